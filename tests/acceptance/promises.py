@@ -17,16 +17,15 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_long_tasks.py::test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often",
         "test_long_tasks.py::test_a_countdown_longer_than_the_visibility_timeout_runs_once",
         "test_reconnect.py::test_a_task_that_runs_through_a_reconnect_runs_once",
-        "test_late_arrivals.py::test_one_is_run_once_an_extension_shows_that_it_is_ours_and_not_"
-        "before",
+        "test_late_arrivals.py::test_a_late_message_runs_only_after_an_extension_confirms_its_lease",
     ],
     "it extends the visibility timeout, in batches": [
         "test_long_tasks.py::test_each_task_runs_once_although_calls_and_entries_fail",
         "test_consuming.py::test_receives_that_fail_do_not_end_the_consuming",
     ],
     "until SQS has confirmed the delete": [
-        "test_shutdown.py::test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed[prefork]",
-        "test_shutdown.py::test_a_worker_that_gives_its_last_delete_up_names_the_message",
+        "test_shutdown.py::test_a_warm_shutdown_holds_running_messages_until_their_delete_is_confirmed[prefork]",
+        "test_shutdown.py::test_a_worker_that_gives_up_its_last_delete_names_the_message",
     ],
     "releases the message at once when its task fails": [
         "test_failing_tasks.py::test_a_failing_task_is_received_again_within_a_second_and_ends_in_"
@@ -40,16 +39,16 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "[prefork-error]",
         "test_deciding_tasks.py::test_the_delay_that_a_task_has_set_counts_for_its_later_error"
         "[threads-error]",
-        "test_last_polls.py::test_an_idle_worker_gives_back_what_its_last_poll_brings",
-        "test_shutdown.py::test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started[prefork]",
-        "test_shutdown.py::test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_"
+        "test_last_polls.py::test_an_idle_worker_releases_messages_of_its_last_poll",
+        "test_shutdown.py::test_a_warm_shutdown_immediately_releases_messages_that_no_process_has_started[prefork]",
+        "test_shutdown.py::test_a_cold_shutdown_releases_running_prefetched_and_eta_messages_in_"
         "batches",
-        "test_shutdown.py::test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest[SIGQUIT]",
+        "test_shutdown.py::test_a_soft_shutdown_lets_short_tasks_end_and_releases_the_rest[SIGQUIT]",
         "test_unusual_ends.py::test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free"
         "[prefork]",
     ],
     "every crash or failure waits for it": [
-        "test_crashes.py::test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds"
+        "test_crashes.py::test_all_messages_of_a_killed_worker_are_visible_again_within_two_seconds"
         "[prefork]",
     ],
     "pip install celery-sqs-heartbeat": [
@@ -60,25 +59,25 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "celery -A proj worker --heartbeat-sqs": [
         "test_readme.py::test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_readme",
         "test_readme.py::test_the_worker_shows_the_flag_in_its_help",
-        "test_settings.py::test_the_flag_goes_over_the_setting[args1-conf1-False]",
+        "test_settings.py::test_the_flag_overrides_the_setting[args1-conf1-False]",
     ],
     "No setting is required": [
-        "test_readme.py::test_the_settings_of_the_readme_are_taken",
+        "test_readme.py::test_the_settings_of_the_readme_are_accepted",
         "test_settings.py::test_bad_settings_are_listed_in_one_error_and_the_worker_exits",
         "test_settings.py::test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_"
         "error[prefork]",
-        "test_settings.py::test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension",
+        "test_settings.py::test_receives_and_extensions_use_the_visibility_timeout_of_the_settings",
         "test_failing_tasks.py::test_a_release_delay_can_be_set_by_receive_count",
-        "test_queues.py::test_each_of_several_queues_is_kept_by_its_own_visibility_timeout",
-        "test_lost_leases.py::test_a_stuck_task_does_not_keep_its_message_for_ever",
+        "test_queues.py::test_messages_of_each_queue_are_held_by_its_own_visibility_timeout",
+        "test_lost_leases.py::test_a_stuck_task_does_not_hold_its_message_indefinitely",
         "test_settings.py::test_a_task_that_opted_out_is_not_extended",
     ],
     "what happened to every message": [
-        "test_operating.py::test_its_journal_tells_the_life_of_a_message",
-        "test_operating.py::test_a_dead_journal_costs_no_message",
+        "test_operating.py::test_the_journal_records_the_life_of_a_message",
+        "test_operating.py::test_a_broken_journal_loses_no_message",
     ],
     "the page, /healthz, /metrics, /leases": [
-        "test_operating.py::test_its_status_page_shows_what_it_holds[prefork]",
+        "test_operating.py::test_the_status_page_shows_the_leases_of_the_worker[prefork]",
         "test_status_page.py::test_leases_are_bars_by_queue_and_task_and_move",
     ],
     "celery -A proj sqs-heartbeat doctor": [
@@ -86,18 +85,18 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_readme.py::test_the_commands_of_the_readme_read_its_journal",
     ],
     "sqs:ChangeMessageVisibility": [
-        "test_permissions.py::test_without_permission_to_extend_the_worker_goes_on_without_leases",
+        "test_permissions.py::test_without_permission_to_extend_the_worker_continues_without_leases",
     ],
     "just before they do what must not happen twice": [
         "test_current_lease.py::test_a_task_whose_lease_is_lost_is_stopped_before_its_side_effect",
-        "test_lost_leases.py::test_an_unstarted_task_is_dropped_and_a_running_one_goes_on",
+        "test_lost_leases.py::test_with_a_lost_lease_a_waiting_task_is_not_started_and_a_running_one_continues",
     ],
     "in prefork, threads, solo, gevent and eventlet pools": [
-        "test_crashes.py::test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds"
+        "test_crashes.py::test_all_messages_of_a_killed_worker_are_visible_again_within_two_seconds"
         "[threads]",
         "test_pools.py::test_the_rest_of_a_batch_is_kept_while_a_solo_task_runs",
-        "test_pools.py::test_what_fails_is_released[gevent]",
-        "test_pools.py::test_what_fails_is_released[eventlet]",
+        "test_pools.py::test_a_message_whose_task_fails_is_released[gevent]",
+        "test_pools.py::test_a_message_whose_task_fails_is_released[eventlet]",
         "test_pools.py::test_a_task_that_never_yields_is_extended_while_it_runs[gevent]",
     ],
     "[one at a time, in order](docs/howto/fifo.md)": [

@@ -67,7 +67,7 @@ def wait_for_polls(scene: Scene, count: int) -> None:
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_a_warm_shutdown_lets_a_batch_run_to_its_end(new_scene: NewScene, pool: str) -> None:
+def test_a_warm_shutdown_lets_a_batch_finish(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(attributes=LONG)
     first = start(scene, "-P", pool)
     send(scene, "batch_hold")
@@ -84,7 +84,7 @@ def test_a_warm_shutdown_lets_a_batch_run_to_its_end(new_scene: NewScene, pool: 
     assert scene.keys("start") == scene.keys("end") == keys(FULL)
 
 
-def test_a_warm_shutdown_gives_back_at_once_what_waits_for_a_full_batch(
+def test_a_warm_shutdown_immediately_releases_messages_that_wait_for_a_full_batch(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -102,7 +102,9 @@ def test_a_warm_shutdown_gives_back_at_once_what_waits_for_a_full_batch(
     assert scene.keys("start") == ["long"]
 
 
-def test_a_cold_shutdown_waits_for_a_batch_which_celery_can_not_cancel(new_scene: NewScene) -> None:
+def test_a_cold_shutdown_waits_for_a_batch_because_celery_can_not_cancel_it(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(attributes=LONG)
     first = start(scene)
     send(scene, "batch_hold")
@@ -117,7 +119,7 @@ def test_a_cold_shutdown_waits_for_a_batch_which_celery_can_not_cancel(new_scene
     assert scene.keys("start") == scene.keys("end") == keys(FULL)
 
 
-def test_a_batch_comes_back_soon_after_its_process_was_killed(new_scene: NewScene) -> None:
+def test_a_batch_is_received_again_soon_after_its_process_was_killed(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     # Only full batches run: others would mix messages that ran before with new ones.
     start(scene)
@@ -128,7 +130,7 @@ def test_a_batch_comes_back_soon_after_its_process_was_killed(new_scene: NewScen
     assert scene.keys("end") == keys(FULL)
 
 
-def test_a_batch_outlives_a_lost_connection(new_scene: NewScene, tmp_path: Path) -> None:
+def test_a_batch_survives_a_lost_connection(new_scene: NewScene, tmp_path: Path) -> None:
     scene, broken = new_scene(attributes=LONG), tmp_path / "break"
     worker = start(scene, PROJ_BREAK=str(broken))
     send(scene, "batch_hold", FULL + 3)

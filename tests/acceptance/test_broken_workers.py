@@ -16,7 +16,7 @@ BROKEN = ("-P", "threads", "--autoscale=6,2")
 
 
 # A stock worker usually exits like this, too, but it may hang in its own shutdown.
-def test_a_worker_whose_pool_can_not_grow_ends_with_an_error_and_gives_back_the_rest(
+def test_a_worker_whose_pool_can_not_grow_exits_with_an_error_and_releases_the_rest(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG, max_receive_count=3)
@@ -34,7 +34,9 @@ def test_a_worker_whose_pool_can_not_grow_ends_with_an_error_and_gives_back_the_
     assert len(receives(scene)) < 2 * 12
 
 
-def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_path: Path) -> None:
+def test_a_worker_survives_a_result_backend_that_is_down(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
     scene, results = new_scene(attributes=LONG), tmp_path / "results"
     results.mkdir()
     conf = {"result_backend": f"file://{results}", "task_ignore_result": False}

@@ -49,7 +49,7 @@ def test_receives_that_fail_do_not_end_the_consuming(new_scene: NewScene) -> Non
     scene = new_scene()
     # Before the worker starts: an open poll would receive the messages.
     for fault in (throttle(), fail(), fail(403, "AccessDenied"), reset()):
-        # Each rule changes only its first call.
+        # Each rule faults its first call and passes later ones to the next rule.
         scene.proxy.rule("ReceiveMessage", first(1, fault))
     for number in range(3):
         scene.send("work", str(number))

@@ -80,7 +80,7 @@ def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
         *SPAWN,
     ],
 )
-def test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds(
+def test_all_messages_of_a_killed_worker_are_visible_again_within_two_seconds(
     scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
 ) -> None:
     worker = full_worker(pool)
@@ -92,7 +92,7 @@ def test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds(
 
 
 @pytest.mark.parametrize("pool", ["prefork", *SPAWN])
-def test_the_processes_of_a_pool_end_with_a_main_process_that_is_killed(
+def test_pool_processes_end_when_their_main_process_is_killed(
     scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
 ) -> None:
     worker = full_worker(pool)
@@ -107,7 +107,7 @@ def test_the_processes_of_a_pool_end_with_a_main_process_that_is_killed(
 
 
 @pytest.mark.parametrize("renewed_by", ["--max-tasks-per-child", "restart_pool"])
-def test_what_a_renewed_pool_runs_is_back_as_soon_when_its_worker_is_killed(
+def test_messages_of_a_renewed_pool_are_visible_again_as_soon_when_its_worker_is_killed(
     scene: Scene, renewed_by: str
 ) -> None:
     limit = (renewed_by, "1") if renewed_by.startswith("--") else ()
@@ -142,7 +142,7 @@ def test_what_a_renewed_pool_runs_is_back_as_soon_when_its_worker_is_killed(
     scene.wait_until(lambda: keepers_on(scene) == [])
 
 
-def test_what_a_killed_worker_held_is_not_swallowed_by_the_poll_that_it_leaves_open(
+def test_the_open_poll_of_a_killed_worker_does_not_receive_the_messages_it_held(
     scene: Scene,
 ) -> None:
     scene.send("hold", "a")
@@ -168,7 +168,7 @@ def end_daemons(scene: Scene) -> Iterator[None]:
 
 @pytest.mark.usefixtures("end_daemons")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_daemon_that_a_task_has_left_does_not_count_as_a_worker_that_lives(
+def test_a_daemon_that_a_task_left_does_not_count_as_a_living_worker(
     scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
 ) -> None:
     worker = full_worker(pool, "leave_daemon")
@@ -178,7 +178,7 @@ def test_a_daemon_that_a_task_has_left_does_not_count_as_a_worker_that_lives(
     assert living([daemon.pid]) == [daemon.pid]
 
 
-def test_the_keeper_ends_a_process_of_the_pool_that_the_system_would_have_live_on(
+def test_the_keeper_ends_a_pool_process_that_the_system_does_not_end(
     scene: Scene, full_worker: Callable[..., ProcessWorker]
 ) -> None:
     worker = full_worker("prefork", "outlive")

@@ -71,7 +71,7 @@ def without_key(scene: Scene) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("by", [by_environment, by_broker_url, by_predefined_queue, by_profile])
-def test_the_keeper_signs_by_the_key_of_its_worker_and_shows_the_secret_to_no_one_else(
+def test_the_keeper_signs_with_the_key_of_its_worker_and_shows_the_secret_to_no_one(
     new_scene: NewScene, by: Callable[[Scene], Given]
 ) -> None:
     scene = new_scene(attributes=STEADY)
@@ -122,7 +122,7 @@ def test_the_keeper_assumes_the_role_of_its_workers_queue(
     assert SECRET not in worker.logs()
 
 
-def test_a_session_that_only_code_can_make_signs_the_calls_of_the_keeper(
+def test_the_keeper_signs_its_calls_with_a_session_that_only_code_can_make(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=STEADY)

@@ -83,7 +83,7 @@ def test_the_delay_that_a_task_has_set_counts_for_its_later_error(
 @pytest.mark.oldest
 @pytest.mark.parametrize("way", ["killed", "time limit"])
 @pytest.mark.parametrize("pool", [pool for pool in POOLS if pool in ("prefork", "spawn")])
-def test_it_counts_for_a_task_whose_process_is_killed_after_that(
+def test_the_delay_that_a_task_has_set_counts_if_its_process_is_killed_later(
     new_scene: NewScene, pool: str, way: str
 ) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
@@ -106,7 +106,7 @@ def test_on_its_last_receive_a_message_goes_to_the_dead_letter_queue_whatever_th
     assert worker.logs().count("that was its last receive") == 1
 
 
-def test_a_named_function_is_told_what_failed(new_scene: NewScene) -> None:
+def test_a_named_function_receives_the_error_of_the_task(new_scene: NewScene) -> None:
     scene = new_scene(max_receive_count=5, attributes=LONG)
     start(scene, "prefork", sqs_heartbeat_release_delay=f"{MODULE}:backoff")
     send(scene, "lose_connection", "a")
@@ -114,7 +114,7 @@ def test_a_named_function_is_told_what_failed(new_scene: NewScene) -> None:
     assert delays(scene)[:2] == [1, 1]
 
 
-def test_what_a_policy_keeps_comes_back_when_its_visibility_timeout_ends(
+def test_a_message_that_a_policy_keeps_is_visible_again_when_its_timeout_ends(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(max_receive_count=5)
@@ -138,7 +138,9 @@ def test_a_worker_without_the_flag_deletes_no_message_that_its_task_released(
     assert scene.proxy.calls("DeleteMessageBatch") == []
 
 
-def test_a_task_that_acks_early_is_said_to_have_no_message_any_more(new_scene: NewScene) -> None:
+def test_a_task_that_acks_early_and_releases_logs_that_its_message_is_deleted(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
     worker = start(scene, "prefork")
     send(scene, "release_too_late", "a")

@@ -38,7 +38,7 @@ def test_a_failing_task_is_received_again_within_a_second_and_ends_in_the_dead_l
     assert set(timeouts_asked(scene)) - {int(LONG["VisibilityTimeout"])} == {0}
 
 
-def test_without_a_dead_letter_queue_a_poison_message_comes_back_ever_later(
+def test_without_a_dead_letter_queue_a_poison_message_is_released_with_ever_longer_delays(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -140,7 +140,9 @@ def test_a_release_delay_can_be_set_by_receive_count(new_scene: NewScene) -> Non
     assert gaps(scene, "a")[1] >= 2
 
 
-def test_another_worker_gets_what_fails_while_this_one_shuts_down(new_scene: NewScene) -> None:
+def test_another_worker_receives_a_message_that_fails_while_this_one_shuts_down(
+    new_scene: NewScene,
+) -> None:
     # The first worker's last long poll is still pending at SQS, and no one will read its
     # answer. A message that is released meanwhile would be hidden by this dead receive.
     scene = new_scene(max_receive_count=3, attributes=LONG)

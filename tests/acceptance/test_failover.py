@@ -41,7 +41,7 @@ def dead() -> Iterator[str]:
 
 
 @pytest.mark.oldest
-def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
+def test_leases_survive_the_change_to_the_next_broker_url(
     new_scene: NewScene, first: FaultProxy, dead: str
 ) -> None:
     # No lease can expire before the next URL is used, however slow that is.

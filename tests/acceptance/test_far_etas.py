@@ -11,7 +11,7 @@ NewScene = Callable[..., Scene]
 HOUR = 3600
 
 
-def test_one_is_handed_back_until_it_is_due_and_then_runs_once(new_scene: NewScene) -> None:
+def test_a_task_that_is_due_later_is_released_until_then_and_runs_once(new_scene: NewScene) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "4"})
     scene.worker("-c", "1", conf={"sqs_heartbeat_max_lease": 4})
     scene.send("work", "a", countdown=12)
@@ -31,7 +31,7 @@ def test_one_is_handed_back_until_it_is_due_and_then_runs_once(new_scene: NewSce
     assert [call.started_at for call in meanwhile] == [handed_back.started_at]
 
 
-def test_one_beyond_twelve_hours_is_handed_back_for_as_long_as_sqs_allows_and_warned_of(
+def test_a_task_due_beyond_twelve_hours_is_released_for_as_long_as_sqs_allows_with_a_warning(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(max_receive_count=2, attributes=LONG)

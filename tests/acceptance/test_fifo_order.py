@@ -75,7 +75,7 @@ def test_a_failure_stops_its_group_until_its_message_has_come_again(
     assert_all_in_order(orders, GROUPS, EACH)
 
 
-def test_a_worker_that_ends_gives_back_the_messages_that_wait(
+def test_a_worker_that_shuts_down_releases_the_messages_that_wait(
     new_orders: Callable[..., Orders],
 ) -> None:
     orders = new_orders()
@@ -113,7 +113,7 @@ def test_a_retry_comes_before_the_rest_of_its_group(
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 @pytest.mark.parametrize("how", ["asked", "caught", "caught-and-failed"])
-def test_a_task_that_goes_on_after_it_asked_for_a_retry_is_retried_in_order(
+def test_a_task_that_continues_after_it_called_retry_is_retried_in_order(
     new_orders: Callable[..., Orders], pool: str, how: str
 ) -> None:
     orders = new_orders()
@@ -213,7 +213,7 @@ def test_a_group_that_waits_for_a_visibility_timeout_is_shown_too(
 
 
 @pytest.mark.parametrize("batch", [1, 10])
-def test_a_group_with_a_backlog_holds_up_no_other(
+def test_a_group_with_a_backlog_delays_no_other_group(
     new_orders: Callable[..., Orders], batch: int
 ) -> None:
     orders = new_orders()
@@ -233,7 +233,7 @@ def test_a_group_with_a_backlog_holds_up_no_other(
 
 
 @pytest.mark.parametrize("pool", ["prefork", "gevent"])
-def test_messages_that_wait_in_the_worker_run_in_order_and_go_back_with_one_that_fails(
+def test_messages_that_wait_in_the_worker_run_in_order_and_are_released_with_one_that_fails(
     new_orders: Callable[..., Orders], pool: str
 ) -> None:
     orders = new_orders()

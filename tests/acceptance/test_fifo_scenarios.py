@@ -47,7 +47,7 @@ def test_each_message_runs_once_and_each_group_in_order(
 
 
 @pytest.mark.parametrize(("pool", "processes"), [("prefork", 1), ("prefork", 5), ("threads", 5)])
-def test_later_messages_wait_though_they_are_quicker(
+def test_later_messages_wait_although_their_tasks_are_faster(
     new_orders: NewOrders,  # noqa: F811
     pool: str,
     processes: int,
@@ -81,7 +81,7 @@ def test_a_long_row_does_not_grow_the_stack(new_orders: NewOrders) -> None:  # n
 
 
 @pytest.mark.parametrize("kind", ["text", "JSON object", "broken base64", "unregistered"])
-def test_a_group_goes_on_when_what_no_one_can_run_is_a_dead_letter(
+def test_a_group_continues_when_a_message_that_can_not_run_is_a_dead_letter(
     new_orders: NewOrders,  # noqa: F811
     kind: str,
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_group_goes_on_when_what_no_one_can_run_is_a_dead_letter(
 
 
 @pytest.mark.parametrize("kind", ["text", "unregistered"])
-def test_a_group_goes_on_when_what_no_one_can_run_is_deleted(
+def test_a_group_continues_when_a_message_that_can_not_run_is_deleted(
     new_orders: NewOrders,  # noqa: F811
     kind: str,
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_group_goes_on_when_what_no_one_can_run_is_deleted(
     orders.wait_until_empty()
 
 
-def test_one_that_has_expired_by_its_turn_is_not_run_and_the_next_is(
+def test_a_task_that_has_expired_by_its_turn_is_not_run_and_the_next_is(
     new_orders: NewOrders,  # noqa: F811
 ) -> None:
     """Neither tests it: Celery judges when a message is delivered, not when it is received."""

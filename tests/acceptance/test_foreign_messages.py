@@ -18,7 +18,7 @@ def send(scene: Scene, body: str) -> None:
     scene.client.send_message(QueueUrl=scene.url, MessageBody=body)
 
 
-def test_the_worker_goes_on_after_a_foreign_message_and_holds_no_lease_on_it(
+def test_the_worker_continues_after_a_foreign_message_and_holds_no_lease_on_it(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -39,7 +39,7 @@ def test_the_worker_goes_on_after_a_foreign_message_and_holds_no_lease_on_it(
     assert worker.process.exit_code is None
 
 
-def test_a_task_that_can_not_be_started_costs_no_slot_and_not_the_worker(
+def test_a_task_that_can_not_be_started_takes_no_slot_and_does_not_end_the_worker(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -59,7 +59,7 @@ def test_a_task_that_can_not_be_started_costs_no_slot_and_not_the_worker(
     assert worker.logs().count("can't be run") == 2
 
 
-def test_what_is_foreign_or_of_an_unknown_task_ends_in_the_dead_letter_queue(
+def test_foreign_messages_and_unknown_tasks_end_in_the_dead_letter_queue(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(max_receive_count=1, attributes=LONG)

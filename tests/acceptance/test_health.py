@@ -37,7 +37,7 @@ def sqs_server() -> Iterator[SimulatedServer]:
         yield server
 
 
-def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
+def test_a_worker_that_was_stopped_reports_it_and_leaves_the_next_owner_alone(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)})
@@ -79,7 +79,7 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     assert asked() == {(theirs, TIMEOUT)}
 
 
-def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_at_once(
+def test_a_message_stays_visible_when_its_task_is_stopped_after_a_standstill(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)})
@@ -109,7 +109,7 @@ def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_
     assert late == []
 
 
-def test_a_pool_that_grows_and_shrinks_and_replaces_its_processes_runs_each_once(
+def test_a_pool_that_grows_and_shrinks_and_replaces_its_processes_runs_each_task_once(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene()

@@ -19,7 +19,7 @@ SECRET = b'{"v":1,"ts":1,"secret":"of mine"}\n'
 
 
 @pytest.mark.fresh
-def test_a_trap_in_the_place_of_its_spool_costs_the_journal_alone(
+def test_a_trap_in_place_of_its_spool_disables_only_the_journal(
     new_scene: NewScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary, mine = tmp_path / "tmp", tmp_path / "mine"

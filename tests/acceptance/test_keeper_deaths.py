@@ -29,7 +29,7 @@ SECONDS_UNTIL_ANOTHER = {signal.SIGKILL: 1.0, signal.SIGSTOP: 2.0}
     ("how", "pool"),
     [(signal.SIGKILL, "prefork"), (signal.SIGSTOP, "threads")],
 )
-def test_another_keeper_goes_on_amid_deletes_and_releases_and_nothing_runs_twice(
+def test_another_keeper_takes_over_during_deletes_and_releases_and_nothing_runs_twice(
     new_scene: NewScene, how: signal.Signals, pool: str
 ) -> None:
     scene = new_scene(max_receive_count=2, attributes=FIVE_SECONDS)

@@ -38,7 +38,7 @@ GONE_AFTER = 5.0
     # SIGTERM would end each process of a prefork pool, with its task.
     [(signal.SIGINT, "prefork"), (signal.SIGTERM, "threads")],
 )
-def test_a_signal_to_all_of_a_worker_deletes_what_ends_and_then_ends_the_keeper(
+def test_after_a_signal_to_all_processes_the_keeper_deletes_messages_and_exits(
     new_scene: NewScene, number: signal.Signals, pool: str
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -65,9 +65,7 @@ def test_a_signal_to_all_of_a_worker_deletes_what_ends_and_then_ends_the_keeper(
     "order",
     ["main", "group", "keeper main", "main keeper", "pool keeper main", "keeper pool group"],
 )
-def test_however_a_worker_is_killed_no_process_of_it_is_left(
-    new_scene: NewScene, order: str
-) -> None:
+def test_no_process_is_left_however_a_worker_is_killed(new_scene: NewScene, order: str) -> None:
     scene = new_scene(attributes=LONG)
     worker = scene.worker("-c", "2")
     scene.send("hold", "a")
@@ -88,7 +86,7 @@ def test_however_a_worker_is_killed_no_process_of_it_is_left(
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_a_worker_that_docker_stops_deletes_what_ends_and_leaves_no_keeper(
+def test_a_worker_that_docker_stops_deletes_finished_messages_and_leaves_no_keeper(
     new_scene: NewScene, tmp_path: Path, namespace: list[str]
 ) -> None:
     scene = new_scene(attributes=LONG)

@@ -60,7 +60,7 @@ KINDS = {
 }
 
 
-def test_whatever_becomes_of_a_task_its_message_is_deleted_and_its_lease_ends(
+def test_however_a_task_ends_its_message_is_deleted_and_its_lease_ends(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene(attributes=LONG)

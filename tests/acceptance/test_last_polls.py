@@ -46,7 +46,7 @@ def wait_for_open_poll(scene: Scene) -> None:
     scene.wait_until(lambda: any(is_new(call) for call in scene.calls("ReceiveMessage")))
 
 
-def test_an_idle_worker_gives_back_what_its_last_poll_brings(new_scene: NewScene) -> None:
+def test_an_idle_worker_releases_messages_of_its_last_poll(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     worker = start(scene, "prefork")
     wait_for_open_poll(scene)
@@ -59,7 +59,7 @@ def test_an_idle_worker_gives_back_what_its_last_poll_brings(new_scene: NewScene
     assert scene.keys("start") == []
 
 
-def test_a_pool_without_an_event_loop_runs_what_its_last_poll_brings_or_gives_it_back(
+def test_a_pool_without_an_event_loop_runs_or_releases_messages_of_its_last_poll(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -73,7 +73,9 @@ def test_a_pool_without_an_event_loop_runs_what_its_last_poll_brings_or_gives_it
     assert (visible + len(scene.keys("end")), hidden) == (1, 0)
 
 
-def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(new_scene: NewScene) -> None:
+def test_a_warm_shutdown_releases_messages_of_the_last_poll_while_tasks_run(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(attributes=LONG)
     worker = start(scene, "threads")
     scene.send("hold", "long")
@@ -90,7 +92,9 @@ def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(new_scene: NewScene
     assert scene.keys("start") == scene.keys("end") == ["long"]
 
 
-def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(new_scene: NewScene) -> None:
+def test_a_soft_shutdown_releases_messages_of_the_last_poll_while_it_waits_for_tasks(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(attributes=LONG)
     # Longer than the test waits: this timeout does not end first.
     worker = start(scene, "threads", worker_soft_shutdown_timeout=2 * PATIENCE)
@@ -106,7 +110,7 @@ def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(new_scene: NewSc
 
 
 @pytest.mark.parametrize("moment", ["curl", "reading", "delivering"])
-def test_a_soft_shutdown_amid_the_work_on_a_poll_gives_it_back_too(
+def test_a_soft_shutdown_while_a_poll_is_processed_releases_its_messages(
     new_scene: NewScene, tmp_path: Path, moment: str
 ) -> None:
     scene, quit_now = new_scene(attributes=LONG), tmp_path / "quit"
@@ -129,7 +133,9 @@ def test_a_soft_shutdown_amid_the_work_on_a_poll_gives_it_back_too(
     assert scene.keys("start") == ["long"]
 
 
-def test_a_cold_shutdown_gives_it_back_before_the_worker_ends(new_scene: NewScene) -> None:
+def test_a_cold_shutdown_releases_messages_of_the_last_poll_before_the_worker_exits(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(attributes=LONG)
     worker = start(scene, "prefork")
     wait_for_open_poll(scene)

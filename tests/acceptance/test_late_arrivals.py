@@ -16,7 +16,7 @@ CONF = {"sqs_heartbeat_threshold": 11.5}
 LATE = answer_late(1.5)
 
 
-def test_one_is_run_once_an_extension_shows_that_it_is_ours_and_not_before(
+def test_a_late_message_runs_only_after_an_extension_confirms_its_lease(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=QUEUE)

@@ -49,7 +49,9 @@ def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
     assert deleted_handles(scene) == {second}
 
 
-def test_an_unstarted_task_is_dropped_and_a_running_one_goes_on(new_scene: NewScene) -> None:
+def test_with_a_lost_lease_a_waiting_task_is_not_started_and_a_running_one_continues(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
     # Extended every two seconds, so both are lost long before they are received again.
     rules = {"imports": [MODULE], **conf(threshold=28)}
@@ -72,7 +74,7 @@ def test_an_unstarted_task_is_dropped_and_a_running_one_goes_on(new_scene: NewSc
     assert "runs" in scene.keys("end")
 
 
-def test_a_stuck_task_does_not_keep_its_message_for_ever(new_scene: NewScene) -> None:
+def test_a_stuck_task_does_not_hold_its_message_indefinitely(new_scene: NewScene) -> None:
     # If it expired before its end, on a slow machine, it would be lost and not capped.
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
     of_task = {"PROJ_SLOW_ONCE": json.dumps({"max_lease": 25, "on_lost": "terminate"})}
@@ -85,6 +87,6 @@ def test_a_stuck_task_does_not_keep_its_message_for_ever(new_scene: NewScene) ->
     assert worker.logs().count("lease-cap-near") == 1
 
 
-def test_a_pool_that_can_not_stop_tasks_is_said_so_at_start(new_scene: NewScene) -> None:
+def test_a_pool_that_can_not_stop_tasks_is_reported_at_start(new_scene: NewScene) -> None:
     worker = new_scene().worker("-c", "1", "-P", "threads", conf=conf(on_lost="terminate"))
     assert "pool thread can't stop running tasks" in worker.logs()

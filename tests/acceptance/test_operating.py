@@ -42,7 +42,7 @@ def health(worker: ProcessWorker) -> dict[str, Any]:
         return dict(json.loads(error.read().decode()))
 
 
-def test_its_journal_tells_the_life_of_a_message(new_scene: NewScene, tmp_path: Path) -> None:
+def test_the_journal_records_the_life_of_a_message(new_scene: NewScene, tmp_path: Path) -> None:
     scene = new_scene(attributes=LONG, max_receive_count=5)
     folder = tmp_path / "journal"
     # One extension, eight seconds after the receive.
@@ -74,7 +74,7 @@ def test_its_journal_tells_the_life_of_a_message(new_scene: NewScene, tmp_path: 
 
 
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_its_status_page_shows_what_it_holds(new_scene: NewScene, pool: str) -> None:
+def test_the_status_page_shows_the_leases_of_the_worker(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(attributes=LONG)
     # In a solo pool, only the page runs beside the task.
     worker = scene.worker("-c", "2", "-P", pool, conf={"sqs_heartbeat_status": "127.0.0.1:0"})
@@ -98,7 +98,7 @@ def leases(worker: ProcessWorker) -> list[dict[str, Any]]:
     return list(told["leases"])
 
 
-def test_its_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path: Path) -> None:
+def test_the_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path: Path) -> None:
     scene = new_scene(attributes=LONG)
     spans = tmp_path / "spans"
     conf = {"sqs_heartbeat_otel": True, **MINUTE, "sqs_heartbeat_threshold": 57}
@@ -112,7 +112,7 @@ def test_its_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path
     assert spans.read_text().splitlines()[0] == f"sqs_heartbeat.extend {trace}"
 
 
-def test_a_dead_journal_costs_no_message(new_scene: NewScene, tmp_path: Path) -> None:
+def test_a_broken_journal_loses_no_message(new_scene: NewScene, tmp_path: Path) -> None:
     scene = new_scene()
     not_a_folder = tmp_path / "file"
     not_a_folder.write_text("")

@@ -30,7 +30,7 @@ def late(scene: Scene, sent_at: float) -> list[float]:
     return [note.at - sent_at - COUNTDOWN for note in scene.notes("start")]
 
 
-def test_one_is_not_held_meanwhile_and_starts_within_a_polls_wait_of_its_time(
+def test_a_parked_task_is_not_held_and_starts_within_one_poll_of_its_time(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -47,7 +47,7 @@ def test_one_is_not_held_meanwhile_and_starts_within_a_polls_wait_of_its_time(
     assert all(-0.1 < each < POLL + SLOWNESS for each in late(scene, sent_at))
 
 
-def test_those_of_a_killed_worker_start_on_another_in_time(new_scene: NewScene) -> None:
+def test_parked_tasks_of_a_killed_worker_start_on_another_in_time(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     keys = ["a", "b", "c"]
     first = scene.worker("-c", "1", conf=HOLD)
@@ -73,7 +73,7 @@ def test_those_of_a_killed_worker_start_on_another_in_time(new_scene: NewScene) 
         pytest.param({"max_receive_count": 2}, {}, id="too few receives"),
     ],
 )
-def test_one_that_can_not_be_parked_is_held(
+def test_a_task_that_can_not_be_parked_is_held(
     new_scene: NewScene, queue: dict[str, Any], options: dict[str, str]
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "20"}, **queue)
@@ -87,7 +87,7 @@ def test_one_that_can_not_be_parked_is_held(
     assert scene.keys("start") == ["a"]
 
 
-def test_of_the_tasks_of_a_queue_each_is_held_as_long_as_is_set_for_it(
+def test_each_task_of_a_queue_is_held_for_as_long_as_its_own_setting_says(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)

@@ -21,7 +21,7 @@ NewScene = Callable[..., Scene]
         ("CreateQueue", "queue 'new' can't be used: "),
     ],
 )
-def test_a_start_without_permission_is_one_line(
+def test_a_worker_that_starts_without_permission_logs_one_line(
     new_scene: NewScene, operation: str, said: str
 ) -> None:
     scene = new_scene()
@@ -36,7 +36,7 @@ def test_a_start_without_permission_is_one_line(
 
 
 def test_a_worker_that_may_not_read_attributes_runs_its_tasks(new_scene: NewScene) -> None:
-    """kombu asks for them, too, as it declares a queue."""
+    """kombu requests them, too, when it declares a queue."""
     scene = new_scene()
     scene.send("work", "a")
     scene.proxy.rule("GetQueueAttributes", deny())
@@ -47,7 +47,7 @@ def test_a_worker_that_may_not_read_attributes_runs_its_tasks(new_scene: NewScen
     assert "visibility timeout 30 s (assumed)" in log
 
 
-def test_without_permission_to_extend_the_worker_goes_on_without_leases(
+def test_without_permission_to_extend_the_worker_continues_without_leases(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "8"})
@@ -73,7 +73,7 @@ def test_without_permission_to_extend_the_worker_goes_on_without_leases(
     assert all(len(probe.entries) == 1 for probe in probes)
 
 
-def test_after_one_refused_extension_every_lease_goes_on(new_scene: NewScene) -> None:
+def test_after_one_refused_extension_every_lease_continues(new_scene: NewScene) -> None:
     # A worker full of long tasks: it receives no new message that would try again.
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
     scene.proxy.rule(CHANGE, first(1, deny()))

@@ -57,7 +57,7 @@ def test_a_lambda_function_sends_a_task_that_a_worker_runs(shell: Shell) -> None
         assert worker.wait(PATIENCE) == 0
 
 
-def test_a_dyno_that_stops_runs_its_task_to_the_end(shell: Shell) -> None:
+def test_a_dyno_that_stops_finishes_its_task(shell: Shell) -> None:
     source = blocks(HEROKU, "python")[0]
     # The reader's bucket and port.
     source = re.sub(r"    sqs_heartbeat_(journal|status)=.*\n", "", source)

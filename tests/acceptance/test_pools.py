@@ -39,7 +39,7 @@ def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene,
 
 
 @pytest.mark.parametrize("pool", ["gevent", pytest.param("eventlet", marks=pytest.mark.oldest)])
-def test_what_fails_is_released(new_scene: NewScene, pool: str) -> None:
+def test_a_message_whose_task_fails_is_released(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
     scene.worker("-c", "10", "-P", pool)
     scene.send("fail", "a")
@@ -86,7 +86,7 @@ def test_a_task_that_waits_for_room_in_the_pool_at_a_warm_shutdown_is_released_a
 
 
 @pytest.mark.oldest
-def test_what_fails_is_released_while_the_next_solo_task_of_its_batch_runs(
+def test_a_failed_message_is_released_while_the_next_solo_task_of_its_batch_runs(
     new_scene: NewScene,
 ) -> None:
     # The event loop, which handles the failure, is blocked meanwhile.

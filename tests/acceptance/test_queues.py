@@ -16,7 +16,7 @@ NewScene = Callable[..., Scene]
 OPTIONS: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
 
 
-def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
+def test_messages_of_each_queue_are_held_by_its_own_visibility_timeout(
     new_scene: NewScene,
 ) -> None:
     own = new_scene(attributes={"VisibilityTimeout": "80"})
@@ -54,7 +54,7 @@ def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
 
 
 @pytest.mark.oldest
-def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is_cancelled(
+def test_a_queue_added_at_run_time_has_leases_even_for_a_task_that_runs_after_it_is_cancelled(
     new_scene: NewScene,
 ) -> None:
     scene, added = new_scene(attributes=STEADY), new_scene(attributes=STEADY)
@@ -81,7 +81,7 @@ def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is
     assert scene.keys("start") == ["a", "b", "c"]
 
 
-def test_a_queue_added_to_a_running_worker_is_kept_though_the_settings_do_not_fit_it(
+def test_a_queue_added_to_a_running_worker_has_leases_although_the_settings_do_not_fit_it(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene, added = new_scene(attributes=STEADY), new_scene()
@@ -110,10 +110,10 @@ def test_a_queue_added_to_a_running_worker_is_kept_though_the_settings_do_not_fi
 
 
 @pytest.mark.oldest
-def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_time(
+def test_tasks_run_once_although_the_queues_timeout_is_lowered_below_their_run_time(
     new_scene: NewScene,
 ) -> None:
-    """A worker's copy of the attributes may be minutes old, so each call names the timeout."""
+    """A worker's copy of the attributes may be old, so each receive sends the timeout."""
     scene = new_scene(attributes={"VisibilityTimeout": "120"})
     for _ in range(2):
         scene.worker("-c", "2", "-P", "threads")
@@ -127,7 +127,7 @@ def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_tim
     assert asked_of_receives(scene) == {120}
 
 
-def test_a_worker_goes_on_where_its_threshold_does_not_fit_the_queue_any_more(
+def test_a_worker_continues_when_its_threshold_no_longer_fits_the_queue(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "120"})

@@ -132,7 +132,7 @@ def test_without_an_aws_account_the_readmes_lines_run_its_task(shell: Shell) -> 
     assert worker.wait(PATIENCE) == 0
 
 
-def test_the_settings_of_the_readme_are_taken(start_proj: Start) -> None:
+def test_the_settings_of_the_readme_are_accepted(start_proj: Start) -> None:
     worker = start_proj(PROJ, SETTINGS)
     worker.wait_for_log(
         "messages of queue celery are kept: visibility timeout 30 s (set), extended when less "

@@ -21,7 +21,7 @@ NewScene = Callable[..., Scene]
 
 
 @pytest.mark.oldest
-def test_a_pool_restart_keeps_what_runs_and_what_waits(new_scene: NewScene) -> None:
+def test_a_pool_restart_keeps_running_and_waiting_messages(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     scene.worker("-c", "2", conf={"imports": [MODULE], "worker_pool_restarts": True})
     running, waiting = ["a", "b"], ["c", "d", "e", "f"]
@@ -43,7 +43,7 @@ def test_a_pool_restart_keeps_what_runs_and_what_waits(new_scene: NewScene) -> N
     assert old.isdisjoint(note.pid for note in scene.notes("start") if note.key in waiting)
 
 
-def test_a_hangup_gives_back_what_waits_and_the_restarted_worker_runs_it(
+def test_sighup_releases_waiting_messages_and_the_restarted_worker_runs_them(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene(attributes=LONG)

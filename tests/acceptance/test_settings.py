@@ -107,7 +107,7 @@ def test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_erro
     assert fitting.counts() == (1, 0)
 
 
-def test_on_another_broker_the_flag_does_nothing_and_says_so_once(
+def test_on_another_broker_the_flag_does_nothing_and_logs_it_once(
     start_worker: StartWorker,
 ) -> None:
     worker = start_worker(
@@ -127,7 +127,7 @@ def test_on_another_broker_the_flag_does_nothing_and_says_so_once(
         (["--no-heartbeat-sqs"], {"sqs_heartbeat_enabled": True}, False),
     ],
 )
-def test_the_flag_goes_over_the_setting(
+def test_the_flag_overrides_the_setting(
     new_scene: NewScene, args: list[str], conf: dict[str, Any], works: bool
 ) -> None:
     scene = new_scene()
@@ -139,7 +139,7 @@ def test_the_flag_goes_over_the_setting(
     assert bool(scene.proxy.calls("DeleteMessage")) is not works
 
 
-def test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension(
+def test_receives_and_extensions_use_the_visibility_timeout_of_the_settings(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "900"})

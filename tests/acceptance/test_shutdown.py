@@ -27,7 +27,7 @@ NewScene = Callable[..., Scene]
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started(
+def test_a_warm_shutdown_immediately_releases_messages_that_no_process_has_started(
     new_scene: NewScene, pool: str
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -50,7 +50,7 @@ def test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started(
 
 
 @pytest.mark.oldest
-def test_a_warm_shutdown_gives_back_messages_with_a_countdown(new_scene: NewScene) -> None:
+def test_a_warm_shutdown_releases_messages_with_a_countdown(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     worker = scene.worker("-c", "1")
     for key in ("a", "b"):
@@ -64,7 +64,7 @@ def test_a_warm_shutdown_gives_back_messages_with_a_countdown(new_scene: NewScen
 
 @pytest.mark.oldest
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
+def test_a_warm_shutdown_holds_running_messages_until_their_delete_is_confirmed(
     new_scene: NewScene, pool: str
 ) -> None:
     scene = new_scene(attributes=STEADY)
@@ -101,7 +101,7 @@ def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet(
     assert scene.keys("together") == []
 
 
-def test_a_worker_that_gives_its_last_delete_up_names_the_message(new_scene: NewScene) -> None:
+def test_a_worker_that_gives_up_its_last_delete_names_the_message(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     conf = {"sqs_heartbeat_flush_timeout": 0.5}
     worker = scene.worker("-c", "1", "-P", "solo", conf=conf)
@@ -115,7 +115,7 @@ def test_a_worker_that_gives_its_last_delete_up_names_the_message(new_scene: New
     assert f"the delete of message {message_id} of {scene.url}, task" in worker.logs()
 
 
-def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batches(
+def test_a_cold_shutdown_releases_running_prefetched_and_eta_messages_in_batches(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -148,7 +148,7 @@ def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batch
         ),
     ],
 )
-def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
+def test_a_soft_shutdown_lets_short_tasks_end_and_releases_the_rest(
     new_scene: NewScene, env: dict[str, str], signal: str
 ) -> None:
     scene = new_scene(attributes=LONG)

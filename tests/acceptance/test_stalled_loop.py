@@ -15,7 +15,7 @@ NewScene = Callable[..., Scene]
 STALLED = "sqs_heartbeat_worker_stalled"
 
 
-def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
+def test_a_stalled_loop_is_reported_and_its_message_is_held(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "6"})
@@ -41,7 +41,7 @@ def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
     assert scene.keys("start") == ["a"]
 
 
-def test_a_shutdown_that_waits_for_a_task_in_a_signals_handler_is_no_standstill(
+def test_a_shutdown_that_waits_for_a_task_in_a_signal_handler_is_not_reported_as_a_stall(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)

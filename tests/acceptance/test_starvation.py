@@ -13,7 +13,7 @@ POOLS = ["threads", "solo", "gevent", "eventlet", "prefork"]
 TIMEOUTS = 3
 
 
-def test_a_call_that_holds_python_for_three_timeouts_costs_no_lease_in_any_pool(
+def test_a_call_that_blocks_python_for_three_timeouts_loses_no_lease_in_any_pool(
     new_scene: NewScene,
 ) -> None:
     # Side by side, as each takes its time.

@@ -92,7 +92,7 @@ def test_leases_are_bars_by_queue_and_task_and_move(page: Any) -> None:
     assert complaints(page) == []
 
 
-def test_a_lease_that_ends_goes_and_its_release_and_calls_are_shown(
+def test_a_lease_that_ends_disappears_and_its_release_and_calls_are_shown(
     page: Any, scene: Observed
 ) -> None:
     scene.keeper.release("SECRET-a-1", cause="failed")
@@ -105,7 +105,7 @@ def test_a_lease_that_ends_goes_and_its_release_and_calls_are_shown(
     assert "calls this minute" in label
 
 
-def test_message_groups_are_shown_where_there_are_any(page: Any, scene: Observed) -> None:
+def test_message_groups_are_shown_if_there_are_any(page: Any, scene: Observed) -> None:
     cards = page.find_elements("css selector", ".of-groups")
     assert [card.is_displayed() for card in (*cards, page.find_element("id", "stops"))] == [
         False
@@ -140,7 +140,7 @@ def test_a_loss_is_shown_on_its_lease_and_in_the_list(page: Any, scene: Observed
     assert page.find_elements("css selector", ".lease[data-status=lost]")
 
 
-def test_text_of_a_message_is_never_taken_for_html(page: Any, scene: Observed) -> None:
+def test_text_of_a_message_is_never_read_as_html(page: Any, scene: Observed) -> None:
     name = "<img src=x onerror='document.title=1'>"
     scene.keeper.release(scene.receive("d", task=name), cause=name)
     scene.receive("e", task=name, queue=f"https://sqs/1/{name}")
@@ -149,7 +149,7 @@ def test_text_of_a_message_is_never_taken_for_html(page: Any, scene: Observed) -
     assert page.title == "SQS leases"
 
 
-def test_a_dead_keeper_and_a_worker_that_is_gone_are_told(page: Any, scene: Observed) -> None:
+def test_a_dead_keeper_and_a_worker_that_is_gone_are_shown(page: Any, scene: Observed) -> None:
     assert page.title == "SQS leases"
     scene.keeper.stop()
     wait_until(lambda: "dead" in text(page, "#health-text"))
@@ -188,7 +188,7 @@ def test_all_of_2000_leases_are_counted_though_500_are_listed(page: Any, scene: 
 
 
 @pytest.mark.parametrize("clipboard", ["its own", "none"])
-def test_an_id_is_copied_by_the_keyboard_too(page: Any, clipboard: str) -> None:
+def test_an_id_can_be_copied_with_the_keyboard_too(page: Any, clipboard: str) -> None:
     if clipboard == "none":
         # As on an address without TLS.
         script(page, "void Object.defineProperty(navigator, 'clipboard', {value: undefined})")
@@ -204,7 +204,7 @@ def test_an_id_is_copied_by_the_keyboard_too(page: Any, clipboard: str) -> None:
     wait_until(lambda: entry.get_attribute("value") == message)
 
 
-def test_what_the_figures_mean_is_said_beside_them(page: Any) -> None:
+def test_the_meaning_of_the_figures_is_shown_beside_them(page: Any) -> None:
     assert "how often it died and" in text(page, "main")
     assert "how often nothing in the process ran" in text(page, "main")
 
@@ -276,7 +276,7 @@ def test_the_keyboard_reaches_the_queues_and_folds_them(page: Any, scene: Observ
     assert page.switch_to.active_element.tag_name == "summary"
 
 
-def test_a_token_is_asked_for_and_kept_out_of_sight(driver: Any) -> None:
+def test_the_page_requests_a_token_and_does_not_show_it(driver: Any) -> None:
     with observed(token=TOKEN) as scene:
         scene.receive("a")
         driver.get(scene.url)

@@ -49,7 +49,7 @@ def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
 
 
 @pytest.mark.oldest
-def test_a_message_that_nothing_will_settle_is_released_within_seconds(
+def test_a_message_that_nothing_will_ack_or_release_is_released_within_seconds(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(max_receive_count=2, attributes=LONG)
@@ -65,7 +65,7 @@ def test_a_message_that_nothing_will_settle_is_released_within_seconds(
     assert worker.logs().count("nothing will settle it any more: it is released") == 2 * len(ends)
 
 
-def test_a_message_whose_job_a_pool_of_processes_forgot_comes_back_when_its_timeout_ends(
+def test_a_message_whose_job_a_prefork_pool_forgot_is_visible_again_when_its_timeout_ends(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene()

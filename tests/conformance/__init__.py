@@ -1,1 +1,1 @@
-"""The project held against its peers: what the best of them test, done here."""
+"""The project compared with its peers: the scenarios that the best of them test."""

@@ -1,8 +1,8 @@
 """A bench that runs the real keeper against a simulated SQS, on a clock that the test moves.
 
-The keeper is the package's own, as are the reading of SQS's answers and of errors. Only
-its threads are replaced: its `step` is called when it asked to be called, and whenever
-something was told to it or a call was answered, which is when its thread would wake.
+The keeper is the package's own, and so is the code that reads SQS's answers and errors. Only
+its threads are replaced: the bench calls its `step` at the time that it requested, and whenever
+a message changes or a call is answered, which is when its thread would wake.
 The same scenario always makes the same calls at the same times.
 """
 
@@ -23,17 +23,17 @@ from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 from tests.conformance.network import Carrier, Network, SentCall
 
 QUEUE = "work"
-#: What tells an owner that a lease is no longer to be relied on.
+#: The events after which an owner can no longer rely on a lease.
 BAD_NEWS = (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED)
 
 
 class ConsumerHarness:
     """A queue, a consumer and its keeper. Times in seconds; the first moment is 0.
 
-    Messages are told apart by their body, here called their name.
+    Messages are identified by their body, here called their name.
 
     Attributes:
-        lapses: When a message became visible though its handler still ran, and whose.
+        lapses: When a message became visible although its handler still ran, and its name.
         shortened: Extensions that brought a message's end nearer, as SQS saw it.
     """
 
@@ -84,7 +84,7 @@ class ConsumerHarness:
         return self.clock()
 
     def run(self, *, until: float) -> None:
-        """Let time pass, with all that falls due on the way."""
+        """Let time pass, and do all that becomes due."""
         self.clock.advance(until - self.clock())
         self._note_lapses()
 
@@ -114,7 +114,7 @@ class ConsumerHarness:
     # -- The network ----------------------------------------------------------------
 
     def through(self, network: Network) -> None:
-        """Have calls fare like that from now on."""
+        """Use this network for calls from now on."""
         self._carrier.network = network
 
     @property
@@ -123,7 +123,7 @@ class ConsumerHarness:
         return self._carrier.sent
 
     def asked(self, action: str, name: str) -> list[float]:
-        """Return when that was asked for that message."""
+        """Return when the keeper sent this action for this message."""
         return [
             call.at
             for call in self.calls
@@ -170,7 +170,7 @@ class ConsumerHarness:
         return [message.body for message in found]
 
     def delete_elsewhere(self, name: str) -> None:
-        """Delete a message of ours as somebody who got hold of its handle."""
+        """Delete a message of ours as someone who obtained its handle."""
         self.queue(self._queues[name]).delete(self.message(name).handle, self.now)
 
     # -- The consumer ---------------------------------------------------------------
@@ -184,7 +184,7 @@ class ConsumerHarness:
         hidden_for: int | None = None,
         asked_ago: float = 0.0,
     ) -> list[str]:
-        """Receive messages, tell the keeper and begin to handle what is new.
+        """Receive messages, pass them to the keeper and begin to handle new ones.
 
         Args:
             hidden_for: The visibility timeout to ask for; the queue's own without.
@@ -248,7 +248,7 @@ class ConsumerHarness:
         self.at(at + takes, finish)
 
     def handle(self, name: str) -> str:
-        """Return the handle that the handler of a message was given."""
+        """Return the handle that the handler of a message received."""
         return self._held[name]
 
     def lease(self, name: str) -> Lease | None:
@@ -256,7 +256,7 @@ class ConsumerHarness:
         return self.keeper.find(self._held[name])
 
     def end(self, name: str, *, failed: bool = False) -> None:
-        """End a handler: its message is done, or to be run again."""
+        """End a handler: its message is done, or must run again."""
         self._note_lapses()
         handle = self._held.pop(name)
         if failed:
@@ -266,7 +266,7 @@ class ConsumerHarness:
         self.wake()
 
     def drop(self, name: str) -> None:
-        """End a handler and leave its message to itself."""
+        """End a handler and let its message expire."""
         self._note_lapses()
         self.keeper.let_expire(self._held.pop(name))
         self.wake()

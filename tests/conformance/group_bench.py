@@ -1,8 +1,8 @@
 """A bench for message groups: workers on simulated queues, on a clock that the test moves.
 
-What takes messages from SQS to a task and back is the package's own, from the channel to the
-keeper. Played are the event loop, the link between the processes, the pool and SQS. At every start
-of a task the bench looks whether those ahead of it are deleted.
+The code that takes messages from SQS to a task and back is the package's own, from the channel to
+the keeper. The bench simulates the event loop, the link between the processes, the pool and SQS. At
+every start of a task, it checks that the earlier messages of the group are deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BEGIN = 1000.0
 
 @dataclass
 class Job:
-    """What becomes of one message's task.
+    """What happens to one message's task.
 
     Attributes:
         takes: For how long it runs, in seconds.
@@ -47,22 +47,22 @@ class Job:
 
 
 class GroupBench:
-    """Queues, workers and the tasks of messages. Messages are told apart by their names.
+    """Queues, workers and the tasks of messages. Messages are identified by their names.
 
     Times in seconds; the first moment is 0.
 
     Args:
         timeout: Visibility timeout of the queues.
         queues: Their names.
-        max_receive_count: Of their redrive policy, if they are to have one.
+        max_receive_count: Of their redrive policy, if they have one.
         options: For kombu's transport.
         settings: Those of the package, without their prefix.
 
     Attributes:
         starts: When each task began, and which.
-        ends: When each ended well, and which.
+        ends: When each succeeded, and which.
         deletes: The messages in the order in which SQS deleted them.
-        change_answer: Changes the answer of a receive, before it gets to its worker.
+        change_answer: Changes the answer of a receive, before its worker gets it.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class GroupBench:
             self._messages[name] = self.sqs.queues[queue].messages[new]
 
     def run(self, until: float) -> None:
-        """Let time pass, with all that workers do on the way."""
+        """Let time pass, and do all that the workers do meanwhile."""
         while self.now < until:
             for worker in self.workers:
                 self._turn(worker)
@@ -169,8 +169,8 @@ class GroupBench:
             self.run(self.now + TURN)
         self.run(self.now + 1)
 
-    def stand_still(self, seconds: float) -> None:
-        """Let time pass in which only tasks go on."""
+    def stall(self, seconds: float) -> None:
+        """Let time pass while only tasks run."""
         self.clock.advance(seconds)
 
     def at(self, time: float, job: Callable[[], object]) -> None:
@@ -178,7 +178,7 @@ class GroupBench:
         self.clock.at(BEGIN + time, lambda: (job(), None)[1])
 
     def through(self, network: Network) -> None:
-        """Have the keepers' calls fare like that from now on."""
+        """Use this network for the keepers' calls from now on."""
         self._carrier.network = network
 
     # -- What was seen ----------------------------------------------------------------
@@ -188,7 +188,7 @@ class GroupBench:
         return self._of(group, [name for _, name in self.starts])
 
     def ended(self, group: str | None = None) -> list[str]:
-        """Return those whose tasks ended well."""
+        """Return those whose tasks succeeded."""
         return self._of(group, [name for _, name in self.ends])
 
     def deleted(self, group: str | None = None) -> list[str]:
@@ -204,7 +204,7 @@ class GroupBench:
         return [at for at, each in self.starts if each == name][nth]
 
     def end_of(self, name: str) -> float:
-        """Return when a message's task ended well."""
+        """Return when a message's task succeeded."""
         return next(at for at, each in self.ends if each == name)
 
     def message(self, name: str) -> SimulatedMessage:
@@ -212,7 +212,7 @@ class GroupBench:
         return self._messages[name]
 
     def asked(self, action: str) -> list[tuple[float, str]]:
-        """Return when that was asked for which message, in this order."""
+        """Return when each such action was sent, and for which message, in order."""
         return [
             (call.at - BEGIN, ask.name)
             for call in self.calls

@@ -1,4 +1,4 @@
-"""A worker on a bench: its channel, its keeper and their link, and a pool that the bench plays."""
+"""A worker on a bench: its channel, its keeper and their link, and a simulated pool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 
 
 class Polls(FakePolls):
-    """Polls that say of which queue they are."""
+    """Polls that name their queue."""
 
     def receive_message(self, queue: str, url: str, *, callback: Any, **asked: Any) -> None:
         super().receive_message(queue, url, callback=callback, queue_url=url, **asked)
@@ -61,15 +61,15 @@ class _Request:
 
 
 class Request(LeasedRequest, _Request):
-    """One on a leased message, whose name is its id."""
+    """The request of a leased message, whose name is its id."""
 
 
 class TaskFailed(Exception):
-    """What a task raises that is to fail."""
+    """The error of a task that must fail."""
 
 
 class _Linked(Linked):
-    """Has its keeper log what happens, as the real one's process does."""
+    """Logs the keeper's events, as the real keeper's process does."""
 
     def start(self) -> None:
         super().start()
@@ -84,7 +84,7 @@ class _Linked(Linked):
 
 
 class Worker:
-    """Takes messages by the package's own channel, with a keeper at the other end of a link.
+    """Receives messages through the package's own channel, with a keeper behind a link.
 
     Args:
         urls: Of its queues, by name.
@@ -95,8 +95,8 @@ class Worker:
     Attributes:
         waiting: The requests that no process has taken.
         running: Those whose tasks run, by name.
-        is_receiving: Whether its receives bring what there is.
-        refuse: The error that its consumer raises for a message of a name.
+        is_receiving: Whether its receives return messages.
+        refuse: The error that its consumer raises, by the message's name.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Worker:
         self._answered = 0
 
     def open_polls(self) -> Iterable[SentPoll]:
-        """Turn the event loop, and take out the polls that are not answered."""
+        """Turn the event loop, and return the polls that are not answered."""
         bind(self.heartbeat)
         self.polls.loop.tick_later()
         self.heartbeat.groups.look()
@@ -156,7 +156,7 @@ class Worker:
         return sent
 
     def take_next(self) -> Request | None:
-        """Take what a free process begins; None where there is none, or nothing to begin."""
+        """Return the next request for a free process, or None."""
         bind(self.heartbeat)
         while self.waiting and len(self.running) < self.processes:
             request = self.waiting.pop(0)
@@ -167,7 +167,7 @@ class Worker:
         return None
 
     def end_task(self, request: Request, error: BaseException | None) -> None:
-        """End a task, well or with an error."""
+        """End a task, with success or an error."""
         bind(self.heartbeat)
         del self.running[request.id]
         if error is None:
@@ -187,13 +187,13 @@ class Worker:
         return slots_taken(self.channel)
 
     def shut_down(self) -> None:
-        """Begin a warm shutdown: what runs goes on."""
+        """Begin a warm shutdown: running tasks continue."""
         bind(self.heartbeat)
         end_polls(self.heartbeat)
         release_unstarted(self.heartbeat, None)
 
     def lose_connection(self) -> None:
-        """Lose the connection, and have no other: what runs goes on."""
+        """Lose the connection without another one: running tasks continue."""
         bind(self.heartbeat)
         self.channel.qos.restore_at_shutdown = True
         self.channel.close()

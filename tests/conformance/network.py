@@ -1,4 +1,4 @@
-"""Carries a keeper's calls to the simulated SQS, as well or badly as a scenario wants."""
+"""Carries a keeper's calls to the simulated SQS, with the faults of a scenario."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.testing.errors import SqsError
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One entry of a call: what is asked for which message. `timeout` in seconds."""
+    """One entry of a call: an action for a message. `timeout` in seconds."""
 
     name: str
     action: str
@@ -29,8 +29,8 @@ class SentCall:
     """One batch call of the keeper's. Times in seconds of the bench's clock.
 
     Attributes:
-        arrived_at: When SQS did it; None while it is under way, or was lost.
-        outcomes: What the keeper was told of each entry; empty until then.
+        arrived_at: When SQS did it. None while it is under way, or if it was lost.
+        outcomes: The outcomes that the keeper received, by entry. Empty until then.
     """
 
     at: float
@@ -41,19 +41,19 @@ class SentCall:
 
     @property
     def action(self) -> str:
-        """What the call does, where all of its entries do the same."""
+        """What the call does, if all of its entries do the same."""
         (action,) = {ask.action for ask in self.asks}
         return action
 
     @property
     def names(self) -> list[str]:
-        """The messages it speaks of, in a fixed order."""
+        """The messages of its entries, in a fixed order."""
         return sorted(ask.name for ask in self.asks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
-    """How one call fares. Times in seconds.
+    """What happens to one call. Times in seconds.
 
     Attributes:
         there: Time on the way to SQS.
@@ -77,12 +77,12 @@ Network = Callable[[SentCall], Trip]
 class Carrier(ThreadDispatcher):
     """The keeper's own way of making calls, on the fake clock in place of threads.
 
-    What a call does and how its answer or error is read is all the package's: the client
-    under its `BotoSqs` is the simulated SQS.
+    The package makes the calls and reads their answers and errors. The client under its
+    `BotoSqs` is the simulated SQS.
 
     Args:
-        before_arrival: Told whenever SQS is about to do a call.
-        after_answer: Told whenever the keeper was told an outcome.
+        before_arrival: Called whenever SQS is about to do a call.
+        after_answer: Called whenever the keeper received an outcome.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class _Failing:
 
 
 class _Refusing:
-    """The simulated SQS, but for the entries of some messages, which it refuses."""
+    """The simulated SQS, except that it refuses the entries of some messages."""
 
     def __init__(
         self,

@@ -143,7 +143,7 @@ def test_a_misspelt_option_of_a_task_is_an_error(manage: Manage, project: Path) 
     assert "sqs_heartbeats: has no effect; did you mean sqs_heartbeat?" in ended.stderr
 
 
-def test_a_project_that_does_not_install_it_is_told(manage: Manage, project: Path) -> None:
+def test_a_project_that_does_not_call_install_gets_an_error(manage: Manage, project: Path) -> None:
     celery = project / "proj" / "celery.py"
     celery.write_text(CELERY.replace('install(Celery("proj"))', 'Celery("proj")'))
     ended = manage("check")
@@ -177,7 +177,7 @@ def test_a_check_can_be_silenced(manage: Manage) -> None:
     assert "W101" not in ended.stderr
 
 
-def test_an_app_that_nobody_imports_is_found_by_the_setting(manage: Manage, project: Path) -> None:
+def test_an_app_that_no_one_imports_is_found_by_the_setting(manage: Manage, project: Path) -> None:
     (project / "proj" / "__init__.py").write_text("")
     unfound = manage("check")
     assert unfound.returncode == 0
@@ -257,7 +257,7 @@ def test_the_doctor_is_a_command_of_the_project(manage: Manage) -> None:
         assert {"SQSHB-W204", "SQSHB-P301", "SQSHB-P008"} <= ids
 
 
-def test_the_doctor_tells_of_errors_that_keep_other_commands_from_running(
+def test_the_doctor_reports_errors_that_keep_other_commands_from_running(
     manage: Manage,
 ) -> None:
     ended = manage("sqs_heartbeat_doctor", CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1)

@@ -117,7 +117,7 @@ def test_the_variables_that_are_set_are_the_ones_that_are_read() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 503])
-def test_the_probe_of_a_worker_goes_by_its_status_page(status: int) -> None:
+def test_the_probe_of_a_worker_uses_its_status_page(status: int) -> None:
     (container,) = pod("worker.yaml")["containers"]
     assert {"name": "STUDIO_STATUS", "value": "127.0.0.1:9808"} in container["env"]
 

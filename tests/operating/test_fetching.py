@@ -85,20 +85,20 @@ def test_a_journal_may_be_a_whole_bucket(s3: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_journal_that_s3_does_not_give_out_is_told(
+def test_a_journal_that_s3_does_not_return_is_an_error(
     s3: Any, tmp_path: Path, journal: str, fault: str
 ) -> None:
     with pytest.raises(FetchError, match=fault):
         fetch(journal, tmp_path)
 
 
-def test_a_folder_of_no_day_is_told_by_its_key(s3: Any, tmp_path: Path) -> None:
+def test_a_folder_of_no_day_is_named_by_its_key(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0].replace("03-13", "02-31"), Body=b"")
     with pytest.raises(FetchError, match=f"'{JOURNAL}/dt=2026-02-31/.*' .* not a valid day: move"):
         fetch(JOURNAL, tmp_path)
 
 
-def test_a_setting_of_boto3_that_is_wrong_is_told(
+def test_a_wrong_setting_of_boto3_is_an_error(
     s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost:4566")
@@ -106,7 +106,7 @@ def test_a_setting_of_boto3_that_is_wrong_is_told(
         fetch(JOURNAL, tmp_path)
 
 
-def test_a_place_for_temporary_folders_that_is_not_there_is_told(
+def test_a_missing_place_for_temporary_folders_is_an_error(
     s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
@@ -119,7 +119,7 @@ def test_a_place_for_temporary_folders_that_is_not_there_is_told(
         pass
 
 
-def test_credentials_that_are_missing_are_told(
+def test_missing_credentials_are_an_error(
     s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -130,7 +130,7 @@ def test_credentials_that_are_missing_are_told(
         fetch(JOURNAL, tmp_path)
 
 
-def test_an_object_that_is_gone_when_its_turn_comes_is_told(s3: Any, tmp_path: Path) -> None:
+def test_an_object_that_is_gone_when_its_turn_comes_is_an_error(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
 
     class Racing:
@@ -146,7 +146,7 @@ def test_an_object_that_is_gone_when_its_turn_comes_is_told(s3: Any, tmp_path: P
         fetch(JOURNAL, tmp_path, client=Racing())
 
 
-def test_a_folder_that_takes_no_more_is_told(s3: Any, tmp_path: Path) -> None:
+def test_a_full_folder_is_an_error(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
     (tmp_path / "full").touch()
     with pytest.raises(
@@ -186,7 +186,7 @@ def test_a_journal_on_s3_is_printed_as_if_it_were_a_folder(s3: Any, tmp_path: Pa
     assert printed(JOURNAL, "--from", "2026-03-15") == ""
 
 
-def test_s3_that_gives_nothing_out_ends_the_command_with_its_error(s3: Any) -> None:
+def test_the_command_ends_with_the_error_of_s3(s3: Any) -> None:
     result = CliRunner().invoke(main, ["s3://nobody/prod"])
     assert result.exit_code == 2
     assert "s3:ListBucket" in result.output

@@ -96,7 +96,7 @@ def test_one_extension_serves_several_apps() -> None:
 
 
 @pytest.mark.parametrize(("config", "kind"), [({}, "NoneType"), ({"CELERY": "sqs://k:s@"}, "str")])
-def test_a_missing_configuration_is_told(config: dict[str, Any], kind: str) -> None:
+def test_a_missing_configuration_is_an_error(config: dict[str, Any], kind: str) -> None:
     with pytest.raises(ConfigurationError, match=f"is of type {kind}: must be a dict") as told:
         celery_init_app(flask_app(**config))
     assert "k:s" not in str(told.value)

@@ -90,11 +90,11 @@ def test_a_killed_worker_loses_only_what_was_not_written(seed: int, tmp_path: Pa
     assert after == before
 
 
-def test_what_waits_is_written_within_the_second_that_a_crash_may_cost() -> None:
+def test_waiting_lines_are_written_within_the_second_that_a_crash_may_lose() -> None:
     assert journals.WRITE_SECONDS <= 0.5
 
 
-def test_the_documented_snippet_finds_what_came_again(tmp_path: Path) -> None:
+def test_the_documented_snippet_finds_messages_that_were_received_again(tmp_path: Path) -> None:
     (snippet,) = blocks("docs/journal.md", "python")
     names: dict[str, Any] = {}
     exec(snippet, names)

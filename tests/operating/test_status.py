@@ -78,7 +78,7 @@ def status_of(answer: bytes) -> int:
     return int(answer.split(b" ")[1])
 
 
-def test_the_leases_are_told_of_with_their_extensions(scene: Observed) -> None:
+def test_the_leases_are_listed_with_their_extensions(scene: Observed) -> None:
     scene.receive("a", terms=EAGER, task="shop.pay", task_id="t")
     wait_until(lambda: get(scene, "/leases").json()["leases"][0]["extended_ago"])
     told = get(scene, "/leases").json()
@@ -91,7 +91,7 @@ def test_the_leases_are_told_of_with_their_extensions(scene: Observed) -> None:
     assert 0 < lease["expires_in"] <= 30
 
 
-def test_the_last_releases_and_losses_are_told_and_the_calls_counted(scene: Observed) -> None:
+def test_the_last_releases_and_losses_are_listed_and_the_calls_counted(scene: Observed) -> None:
     scene.keeper.release(scene.receive("a"), cause="failed")
     assert scene.keeper.flush(PATIENCE)
     scene.sqs.answer = lambda call: [Outcome.LOST] * len(call.entries)
@@ -108,7 +108,7 @@ def test_the_last_releases_and_losses_are_told_and_the_calls_counted(scene: Obse
     assert sum(minute["change_visibility"] for minute in told["calls_per_minute"]) == 2
 
 
-def test_of_very_many_leases_those_are_listed_that_end_first_and_all_are_counted(
+def test_all_of_many_leases_are_counted_and_those_that_end_first_are_listed(
     scene: Observed,
 ) -> None:
     for number in range(501):
@@ -142,7 +142,7 @@ def test_a_page_that_is_given_no_metrics_has_no_such_path(scene: Observed) -> No
     assert (answer.status, b"paths are /, /events, /healthz, /leases" in answer.body) == (404, True)
 
 
-def test_a_keeper_that_hangs_is_unhealthy_until_it_goes_on() -> None:
+def test_a_keeper_that_hangs_is_unhealthy_until_it_continues() -> None:
     gate = Gate()
     with observed(before=gate, terms=EAGER, late_after=0.2) as scene:
         wait_until(lambda: get(scene, "/healthz").json()["status"] == "ok")
@@ -250,7 +250,7 @@ def test_a_request_that_comes_in_pieces_is_answered(scene: Observed) -> None:
     assert status_of(send(scene, *pieces)) == 200
 
 
-def test_a_request_that_never_ends_is_given_up(
+def test_a_request_that_never_ends_is_aborted(
     scene: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "SECONDS", 0.1)
@@ -328,7 +328,7 @@ def test_a_fault_of_our_own_is_an_answer_and_a_log_line(
     assert get(scene, "/healthz").status == 200
 
 
-def test_a_port_that_is_taken_leaves_the_worker_alone(
+def test_a_worker_runs_although_the_port_is_taken(
     scene: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"127.0.0.1:{scene.server.port}"
@@ -388,6 +388,6 @@ def test_a_wrong_address_or_token_is_a_fault_of_the_settings(scene: Observed) ->
         assert token is None or token not in str(raised.value)
 
 
-def test_the_servers_threads_do_not_hold_up_an_end(scene: Observed) -> None:
+def test_the_servers_threads_do_not_delay_the_exit(scene: Observed) -> None:
     names = {thread.name for thread in threading.enumerate() if not thread.daemon}
     assert not any("status" in name for name in names)

@@ -4,6 +4,6 @@
 - Celery's suite mostly waits, so some processes share it, each with an SQS and a Redis of its own.
   Each claims the next test when it is done with one (`plugins.claims`).
 - The suites run side by side.
-- What can tell nothing of ours is left out, with the reason in the table (`suites`).
+- Tests that show nothing about ours are left out, with the reason in the table (`suites`).
 - boto3 reads its data files once a process, not once a client (`plugins.models`).
 """

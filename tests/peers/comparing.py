@@ -1,4 +1,4 @@
-"""What a suite's outcomes with ours say, beside those with stock of what did not pass with ours."""
+"""Compares a suite's outcomes with ours to those with stock of the tests that fail with ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PASSED = "passed"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one test."""
+    """What happened to one test."""
 
     outcome: str
     error: str = ""
@@ -22,12 +22,12 @@ MISSING = Result("missing", "it was not run")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A difference that is meant. A test that fails for another reason is not excused.
+    """An intended difference. A test that fails for another reason is not excused.
 
     Attributes:
         tests: Their ids, as a pattern.
         error: What its error has in it.
-        reason: Why that is harmless.
+        reason: Why it is harmless.
     """
 
     tests: str
@@ -48,9 +48,9 @@ class Comparison:
         passed: How many of them passed.
         stock: How many were run with stock: those that did not pass with ours.
         worse: Tests that pass with stock and not with ours, with what they say.
-        meant: How many of them are differences that are known.
-        alike: Tests that pass with neither, with what became of them with ours.
-        unused: Known differences that are not there any more.
+        meant: How many of them are known differences.
+        alike: Tests that pass with neither, with their results with ours.
+        unused: Known differences that no longer exist.
     """
 
     ours: int
@@ -75,7 +75,7 @@ def passed(results: Mapping[str, Result]) -> set[str]:
 def compare(
     stock: Mapping[str, Result], ours: Mapping[str, Result], known: Sequence[Known] = ()
 ) -> Comparison:
-    """Compare a suite's outcomes. What passed with ours need not have been run with stock."""
+    """Compare a suite's outcomes. Tests that passed with ours can be missing with stock."""
     good = passed(ours)
     failing = {test: ours.get(test, MISSING) for test in stock if test not in good}
     failing |= {test: result for test, result in ours.items() if test not in good}

@@ -14,7 +14,7 @@ from tests.peers.comparing import Comparison, compare, passed
 from tests.peers.running import run
 from tests.peers.suites import Suite
 
-#: How often a test is run again with ours that passed with stock only: some race with either.
+#: How often a test that passed only with stock is run again with ours: some are flaky with either.
 TRIES = 2
 
 
@@ -24,7 +24,7 @@ def judge(suite: Suite, folder: Path, logs: Path, say: Callable[[str], None]) ->
     Args:
         folder: Where its tests are.
         logs: The folder for what pytest writes.
-        say: Takes what is under way.
+        say: Called with each step.
     """
     with_ours = (*suite.both, *suite.ours)
     say(f"{suite.name} ...")

@@ -21,7 +21,7 @@ from tests.support.servers import MinistackServer
 ROOT = Path(__file__).parents[2]
 #: Of one test, in seconds: one that hangs is a failure.
 TIMEOUT = 300
-#: pytest's exit codes of a run that came to its end: all passed, some failed, none was to be run.
+#: pytest's exit codes of a complete run: all passed, some failed, no tests to run.
 _CAME_TO_AN_END = (0, 1, 5)
 
 #: Celery's tests start `celery` by its name.
@@ -37,7 +37,7 @@ def run(
     without: Collection[str] = (),
     shards: int = 1,
 ) -> dict[str, Result]:
-    """Run a suite's tests and return what became of each.
+    """Run a suite's tests and return the result of each.
 
     Args:
         folder: Where its tests are.
@@ -47,7 +47,7 @@ def run(
         shards: How many processes share the tests, each with servers of its own.
 
     Raises:
-        RuntimeError: The run did not come to its end.
+        RuntimeError: The run did not complete.
     """
     if suite.on_sqs:
         _configure(folder)
@@ -96,7 +96,7 @@ def _command(suite: Suite, plugins: Sequence[str]) -> list[str]:
     # stack is deep ("AST constructor recursion depth mismatch"), and the whole run ends.
     pytest = [sys.executable, "-m", "pytest", "-v", "--tb=native"]
     always = (f"{PLUGINS}.{name}" for name in ("outcomes", "without", "claims", "models"))
-    # Tests that fail are run again by us, and only those.
+    # We run failed tests again, and only those.
     loaded = ("no:cacheprovider", "no:rerunfailures", *always, *plugins)
     return [
         *pytest,

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "build" / "peers"
-#: What is taken of a source distribution. Not its package: the installed one is tested.
+#: The parts used of a source distribution. Not its package: the installed one is tested.
 _WANTED = ("t", "pyproject.toml", "setup.cfg")
 
 

@@ -1,4 +1,4 @@
-"""Whose tests are run, on what, and which differences are meant."""
+"""Whose tests are run, on what, and which differences are intended."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Suite:
         package: Whose source distribution has them.
         paths: Its test files and folders.
         both: The pytest plugins with ours and with stock.
-        ours: Those that put something of ours in the place of theirs.
-        left_out: Tests that can tell nothing of ours, by how their ids begin, with the reason.
-        known: Differences that are meant.
+        ours: Those that replace something of theirs by ours.
+        left_out: Tests that show nothing about ours, by the beginnings of their ids, with the reason.
+        known: Intended differences.
         on_sqs: Whether they need an SQS and a Redis.
         shards: How many processes share them. Those that mostly wait take turns at it.
     """

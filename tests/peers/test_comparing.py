@@ -77,12 +77,14 @@ def test_what_was_run_and_what_passed_is_counted() -> None:
 
 @pytest.mark.parametrize("with_stock", [BAD, SKIPPED, None])
 @pytest.mark.parametrize("with_ours", [BAD, SKIPPED])
-def test_what_passes_with_neither_is_listed(with_stock: Result | None, with_ours: Result) -> None:
+def test_tests_that_pass_with_neither_are_listed(
+    with_stock: Result | None, with_ours: Result
+) -> None:
     stock = {"b": with_stock} if with_stock else {}
     comparison = compare(stock, {"a": GOOD, "b": with_ours})
     assert comparison.alike == {"b": with_ours}
     assert comparison.is_good
 
 
-def test_what_only_stock_has_and_fails_is_listed() -> None:
+def test_tests_that_only_stock_has_and_fails_are_listed() -> None:
     assert compare({"b": BAD}, {"a": GOOD}).alike == {"b": MISSING}

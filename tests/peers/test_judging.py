@@ -61,7 +61,7 @@ AT = "t/test_it.py::"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the suite."""
-    # None of this project's plugins is wanted there; they take long to import.
+    # It does not need this project's plugins, which are slow to import.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     folder = tmp_path / "suite"
@@ -80,7 +80,7 @@ def test_only_what_does_not_pass_with_ours_is_run_with_stock(folder: Path) -> No
     judged = judge(suite, folder, folder.parent, said.append)
     assert set(judged.worse) == {f"{AT}test_{n}" for n in ("lost", "no_more_run", "not_even_there")}
     assert set(judged.alike) == {f"{AT}test_broken"}
-    # What passed at last, did so with ours.
+    # The last run that passed was with ours.
     assert (judged.ours, judged.passed, judged.stock) == (6, 3, 5)
     assert Counter((folder / "ran").read_text().splitlines()) == {
         "ours test_good": 1,

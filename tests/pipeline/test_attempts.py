@@ -197,13 +197,13 @@ def test_a_finished_message_that_comes_again_after_its_delete_did_not_run_again(
     assert (rows["d1"]["run_us"], rows["d2"]["run_us"]) == (6 * SECOND, None)
 
 
-def test_an_unconfirmed_delete_goes_on_under_the_next_delivery(attempts: Attempts) -> None:
+def test_an_unconfirmed_delete_continues_under_the_next_delivery(attempts: Attempts) -> None:
     rows = attempts["unconfirmed"]
     assert rows["d1"]["ended_as"] == "continued"
     assert (rows["d1"]["run_us"], rows["d2"]["run_us"]) == (None, 6 * SECOND)
 
 
-def test_errors_and_causes_are_told_as_in_the_journal(attempts: Attempts) -> None:
+def test_errors_and_causes_are_those_of_the_journal(attempts: Attempts) -> None:
     told = {dlv: (row["last_error"], row["cause"]) for dlv, row in attempts["errors"].items()}
     assert told == {
         cause: (error, cause if cause in GIVEN_BACK else "other")

@@ -13,7 +13,7 @@ from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
 
 
-def test_sail_that_is_not_installed_is_told_with_how_to_install_it(tmp_path: Path) -> None:
+def test_a_missing_sail_is_reported_with_how_to_install_it(tmp_path: Path) -> None:
     journal = write_all(tmp_path / "j", [Worker("w1", DAY)])
     places = ["--journal", str(journal), "--warehouse", str(tmp_path / "w")]
     result = CliRunner().invoke(main, ["run", "--engine", "sail", *places])

@@ -71,7 +71,7 @@ def of_java(*texts: str) -> PySparkException:
         (OSError(28, "No space left on device", "/t"), "[Errno 28] No space left on device: '/t'"),
     ],
 )
-def test_the_first_cause_is_told_in_one_line(error: Exception, cause: str) -> None:
+def test_the_first_cause_is_reported_in_one_line(error: Exception, cause: str) -> None:
     assert cause_of(error).startswith(cause)
     assert "\n" not in cause_of(error)
 
@@ -97,7 +97,7 @@ def test_the_line_names_what_failed_and_the_way_out(cause: str, way_out: str) ->
     assert way_out in told
 
 
-def test_the_whole_error_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_error_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQS_HEARTBEAT_DEBUG", "1")
     with pytest.raises(PySparkException, match="DAGScheduler"), engine_faults("report on 'w'"):
         raise PySparkException(STACK.format("Permission denied"))

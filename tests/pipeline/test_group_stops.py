@@ -199,7 +199,7 @@ def test_an_orderly_end_before_the_failure_does_not_begin_the_stop(found: Stops)
     assert (row.stopped_at, row.attempts) == (at(12), 3)
 
 
-def test_a_dead_letter_lets_its_group_go_on_with_the_next_message(found: Stops) -> None:
+def test_a_dead_letter_lets_its_group_continue_with_the_next_message(found: Stops) -> None:
     (row,) = found["a dead letter"]
     assert (row.outcome, row.resumed_at, row.seconds) == ("dead letter", at(24.5), 12.5)
     assert (row.attempts, row.waiting) == (2, 1)
@@ -212,7 +212,7 @@ def test_a_dead_letter_with_nothing_behind_it_stops_nothing_once_it_is_gone(foun
 
 
 @pytest.mark.parametrize("scenario", ["not seen again", "runs again"])
-def test_one_that_was_not_dealt_with_stops_its_group_until_the_data_s_end(
+def test_a_message_without_an_end_stops_its_group_until_the_data_s_end(
     found: Stops, scenario: str
 ) -> None:
     (row,) = found[scenario]

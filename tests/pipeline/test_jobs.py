@@ -109,7 +109,7 @@ def test_a_file_in_another_folder_is_of_no_day() -> None:
     assert day_of_file("/backups/dt=2025-01-01/t/dt=latest/part-0.parquet") is None
 
 
-def test_a_folder_of_no_day_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_of_no_day_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, "2026-13-45", "w1", [])
     with pytest.raises(
         PipelineError, match="dt=2026-13-45, which is not a valid day: move it away"
@@ -132,7 +132,7 @@ def test_days_without_a_journal_build_nothing(spark: SparkSession, tmp_path: Pat
         (["--lookback", "0"], "--lookback"),
     ],
 )
-def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault: str) -> None:
+def test_wrong_options_are_reported_before_spark_starts(arguments: list[str], fault: str) -> None:
     result = CliRunner().invoke(main, ["run", "--journal", "j", "--warehouse", "w", *arguments])
     assert result.exit_code == 2
     assert fault in result.output

@@ -58,7 +58,7 @@ def attempts(spark: SparkSession, events: DataFrame) -> DataFrame:
     return attempts_of(events, workers_frame(spark, *WORKERS)).cache()
 
 
-def test_they_are_counted_apart_from_what_was_given_back(attempts: DataFrame) -> None:
+def test_they_are_counted_apart_from_released_messages(attempts: DataFrame) -> None:
     assert rows_of(ends(attempts), "ended_as", "attempts") == {
         ("parked", 5),
         ("lapsed", 1),

@@ -144,7 +144,7 @@ def test_the_choice_has_the_least_objective_of_those_that_are_safe() -> None:
     assert best.objective == min(one.objective for one in tried if one.risk <= RISK_CAP)
 
 
-def test_dearer_waiting_shortens_the_timeout_and_longer_tasks_lengthen_it() -> None:
+def test_more_expensive_waiting_shortens_the_timeout_and_longer_tasks_lengthen_it() -> None:
     minutes, hours = _measured(_exponential(60)), _measured(_exponential(3600))
     usual = choose(minutes, WORTH).best.visibility_timeout
     hurried = choose(minutes, replace(WORTH, waiting_second=0.01)).best.visibility_timeout
@@ -163,7 +163,7 @@ def test_slow_calls_lead_to_a_threshold_that_outlasts_them() -> None:
     assert choose(slow, WORTH).best.threshold > 12
 
 
-def test_where_nothing_is_safe_the_least_risk_is_chosen_and_it_is_said() -> None:
+def test_where_nothing_is_safe_the_least_risk_is_chosen_and_reported() -> None:
     awful = _measured([40_000] * 1_000, latency=_seconds([0.1] * 500 + [25_000.0] * 500))
     choice = choose(awful, WORTH)
     assert choice.best.risk == min(replay(awful, terms, WORTH).risk for terms in candidates(awful))

@@ -126,7 +126,7 @@ def test_each_picture_has_a_name_and_tooltips(page: str) -> None:
     assert page.count("<title>") > len(pictures)
 
 
-def test_text_of_a_journal_is_never_taken_for_html(evil_page: str) -> None:
+def test_text_of_a_journal_is_never_read_as_html(evil_page: str) -> None:
     tags = Tags(evil_page).seen
     assert "img" not in {tag for tag, _ in tags}
     assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
@@ -169,12 +169,12 @@ def test_empty_tables_give_a_page_that_says_so(spark: SparkSession) -> None:
         (90_000_000_000, "1 d 1 h"),
     ],
 )
-def test_spans_are_told_with_a_unit(microseconds: float | None, said: str) -> None:
+def test_spans_are_shown_with_a_unit(microseconds: float | None, said: str) -> None:
     assert figures.span(microseconds) == unescape(said)
 
 
 @pytest.mark.parametrize("seconds", [0.0000123, 0.0139, 45.0, 59.7, 89.4, 7_201.0, 100_000.0])
-def test_quantiles_are_told_as_no_less_than_any_span_that_they_count(seconds: float) -> None:
+def test_quantiles_are_shown_as_no_less_than_any_span_that_they_count(seconds: float) -> None:
     shown = figures.at_most(middle_of(bin_of(seconds * SECOND)))
     sizes = {"µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86_400}
     words = shown.replace(",", "").split()
@@ -256,7 +256,9 @@ def test_lines_and_segments_that_can_not_be_read_are_counted_apart(
     assert f"; {said}." in unescape(line).replace(" .", ".")
 
 
-def test_one_duplicate_and_one_missing_line_are_told_in_the_singular(spark: SparkSession) -> None:
+def test_one_duplicate_and_one_missing_line_are_reported_in_the_singular(
+    spark: SparkSession,
+) -> None:
     found = findings(spark)
     found = replace(
         found,
@@ -286,7 +288,7 @@ def test_settings_that_are_kept_are_one_candidate_with_two_labels(spark: SparkSe
     assert "recommended , in use 300 s" in said
 
 
-def test_slots_are_drawn_day_by_day_and_told_of_the_peak(spark: SparkSession) -> None:
+def test_slots_are_drawn_day_by_day_and_shown_for_the_peak(spark: SparkSession) -> None:
     rows = [
         {**row, "slots": 32 if number < 100 else 16}
         for number, row in enumerate(findings(spark).in_flight)
@@ -321,7 +323,7 @@ def test_groups_that_are_not_shown_are_counted(spark: SparkSession) -> None:
         (9, 1, "in 1 receive of FIFO queues. 8 more have no group in the journal: older"),
     ],
 )
-def test_where_no_group_stood_still_it_says_what_that_is_based_on(
+def test_where_no_group_stopped_it_says_what_that_is_based_on(
     spark: SparkSession, receives: int, known: int, said: str
 ) -> None:
     grouped = {"receives": receives, "with_group": known}
@@ -360,7 +362,7 @@ def test_an_all_clear_says_what_it_is_based_on(
         (["j", "--from", "yesterday"], "is not a day of the calendar"),
     ],
 )
-def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault: str) -> None:
+def test_wrong_options_are_reported_before_spark_starts(arguments: list[str], fault: str) -> None:
     result = CliRunner().invoke(report, arguments)
     assert result.exit_code == 2
     assert fault in result.output

@@ -72,7 +72,7 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
     assert len(alerts) == len(expected["duplicates"])
 
 
-def test_each_duplicate_is_told_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_duplicate_is_reported_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
     def duplicates(*messages: str) -> DataFrame:
         found = [
             {"queue": "q", "msg": msg, "second_rc": 2, "second_started": DAY, "dt": DT}

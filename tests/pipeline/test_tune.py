@@ -232,7 +232,7 @@ def test_a_check_needs_options_and_tasks_that_a_worker_could_use(
     assert said in result.output
 
 
-def test_faulty_settings_are_told_before_anything_is_read(journal: str) -> None:
+def test_faulty_settings_are_reported_before_anything_is_read(journal: str) -> None:
     result = _tune(_app(sqs_heartbeat_threshold=-1), journal)
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code == 2

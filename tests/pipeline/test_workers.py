@@ -13,7 +13,7 @@ TODAY, TOMORROW = datetime.date(2026, 3, 14), datetime.date(2026, 3, 15)
 YESTERDAY = datetime.date(2026, 3, 13)
 
 
-def test_a_worker_is_told_by_its_first_and_last_lines_of_the_day(spark: SparkSession) -> None:
+def test_a_worker_is_known_by_its_first_and_last_lines_of_the_day(spark: SparkSession) -> None:
     started = {
         "ev": "worker-started",
         "ts": DAY,
@@ -61,7 +61,7 @@ def test_each_day_of_a_worker_has_a_row_of_that_day_alone(spark: SparkSession) -
     }
 
 
-def test_what_a_worker_told_at_its_start_is_known_on_later_days(spark: SparkSession) -> None:
+def test_what_a_worker_reported_at_its_start_is_known_on_later_days(spark: SparkSession) -> None:
     days = workers_frame(
         spark,
         {"host": "h1", "settings": {"threshold": "20"}},

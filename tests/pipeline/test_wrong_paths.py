@@ -469,7 +469,7 @@ def test_on_a_cluster_a_path_without_a_scheme_is_left_to_spark(
 
 
 @pytest.mark.parametrize("name", [*SOURCE, *READS[:-1], *WRITES, *CHECKPOINT])
-def test_what_is_behind_a_url_the_engine_finds_out(home: Path, name: str) -> None:
+def test_a_url_is_left_to_the_engine(home: Path, name: str) -> None:
     command, arguments = COMMANDS[name]
     result = call(command, arguments.format("s3a://bucket/prefix"))
     assert isinstance(result.exception, StartedError), result.output
@@ -537,7 +537,7 @@ OUTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", OUTS)
-def test_a_page_that_can_not_be_written_is_told_before_anything_is_read(
+def test_a_page_that_can_not_be_written_is_reported_before_anything_is_read(
     home: Path, kind: str
 ) -> None:
     build, out, said = OUTS[kind]
@@ -571,9 +571,7 @@ def test_output_to_a_full_disk_is_one_line(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("page")
-def test_a_page_that_was_there_outlives_a_full_disk(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_existing_page_survives_a_full_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = home / "report.html"
     out.write_text("the old page")
     out.chmod(0o604)

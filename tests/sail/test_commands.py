@@ -77,7 +77,7 @@ def by_boto3() -> dict[str, str]:
     return {**aws, "no_proxy": "127.0.0.1"}
 
 
-def test_run_makes_the_tables_and_tells_their_rows(tables: Path) -> None:
+def test_run_makes_the_tables_and_prints_their_row_counts(tables: Path) -> None:
     assert {path.name for path in tables.iterdir()} == set(schema.TABLES)
 
 
@@ -90,7 +90,7 @@ def test_report_writes_the_page_of_a_journal(run: Run, journal: Path, tmp_path: 
     assert "<svg" in page
 
 
-def test_report_of_the_tables_is_the_journals_but_for_its_first_line(
+def test_report_of_the_tables_is_the_journals_except_for_its_first_line(
     run: Run, journal: Path, tables: Path, tmp_path: Path
 ) -> None:
     for source, name in ((journal, "journal.html"), (tables, "tables.html")):
@@ -143,7 +143,7 @@ def test_a_journal_on_s3_is_copied(
     assert done.stdout == tuned
 
 
-def test_a_journal_that_s3_does_not_give_out_is_told(
+def test_a_journal_that_s3_does_not_return_is_an_error(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(monkeypatch):

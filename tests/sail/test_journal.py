@@ -100,7 +100,7 @@ def test_a_segment_that_is_not_whole_is_noticed(
         ('{"v":1,"ts":1773446400000000,"seq":1,"ev":"worker-started","wid":"w1"}\nwhat}\n', ""),
     ],
 )
-def test_what_spark_says_of_a_journal_is_what_is_said(
+def test_the_commands_print_what_spark_says_about_a_journal(
     spark: SparkSession,
     spark_python: str,
     tmp_path: Path,
@@ -190,7 +190,7 @@ def test_days_without_a_journal_build_nothing(
         (".", __file__, "can't be written: .*File exists.*; give a folder"),
     ],
 )
-def test_what_is_no_folder_is_told(
+def test_a_path_that_is_no_folder_is_reported(
     spark: SparkSession,
     one_worker: Path,
     journal: str,

@@ -67,7 +67,7 @@ def test_days_are_those_of_the_table_whatever_folder_it_is_in(
     assert lines_in(warehouse) == {DAYS[0]: 1, DAYS[1]: 2, DAYS[2]: 1, DAYS[3]: 1}
 
 
-def test_a_place_that_can_not_be_written_is_told(
+def test_a_place_that_can_not_be_written_is_reported(
     spark: SparkSession,
     warehouse: SailWarehouse,
     tmp_path: Path,

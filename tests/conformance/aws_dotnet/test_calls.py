@@ -1,4 +1,4 @@
-"""What goes into a call, and what its answer may say.
+"""The entries of a call, and the possible answers.
 
 Source: aws/aws-dotnet-messaging, test/AWS.Messaging.UnitTests/SQSMessagePollerTests.cs.
 """
@@ -49,10 +49,10 @@ def test_two_deletes_share_a_call() -> None:
 def test_a_message_deleted_meanwhile_logs_no_error(
     queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SQSMessagePoller_ExtendsAlreadyDeleteMessage_OnlyLogsTrace, deleted by somebody else.
+    """SQSMessagePoller_ExtendsAlreadyDeleteMessage_OnlyLogsTrace, deleted by someone else.
 
-    The framework says it at trace level, since its own delete may overtake its extension.
-    Ours cannot (next test), so what is gone was taken from us: a warning.
+    The framework logs it at trace level, because its own delete may overtake its extension.
+    Ours cannot (next test), so another consumer deleted the message: a warning.
     """
     caplog.set_level(logging.DEBUG, "celery_sqs_heartbeat")
     bench = ConsumerHarness(TERMS)
@@ -88,7 +88,7 @@ def test_a_refusal_in_the_words_of_its_test_logs_no_error(
 
 
 def test_a_handler_that_ends_while_its_extension_is_under_way_makes_no_refusal() -> None:
-    """The race that the framework's trace message is for does not exist here.
+    """The race behind the framework's trace message does not exist here.
 
     The delete waits for the extension's answer: one call of a lease at a time.
     """

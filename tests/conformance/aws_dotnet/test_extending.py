@@ -16,8 +16,8 @@ from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 
 #: The framework's own defaults.
 DOTNET = LeaseTerms(visibility_timeout=30, threshold=5)
-#: Of its unit tests. It takes an interval that equals the threshold there, which its own
-#: check and ours refuse; ours is half of it.
+#: Of its unit tests. Their interval equals the threshold, which its own check and ours refuse.
+#: Ours is half of it.
 BRIEF = LeaseTerms(visibility_timeout=2, threshold=1)
 
 
@@ -85,8 +85,8 @@ def test_two_messages_received_together_are_extended_in_one_call() -> None:
 def test_two_messages_received_apart_are_each_extended_and_never_lapse() -> None:
     """DefaultMessageManager_ExtendsVisibilityTimeout_OnlyWhenNecessary.
 
-    It counts one to four calls for each message and none for both. Ours are in one call
-    from the first that both are there for: that is what filling up is for.
+    It counts one to four calls for each message and none for both. Ours share each call from
+    the first one that both can join, because we fill calls up.
     """
     bench = ConsumerHarness(BRIEF, interval=0.5)
     bench.process("early", at=0, takes=4)

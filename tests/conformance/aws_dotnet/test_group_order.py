@@ -3,10 +3,9 @@
 Source: aws/aws-dotnet-messaging, test/AWS.Messaging.UnitTests/DefaultMessageManagerTests.cs,
 test/AWS.Messaging.IntegrationTests/FifoSubscriberTests.cs and LambdaTests.cs.
 
-Durations and numbers of processes are tried on real workers, in
-tests/acceptance/test_fifo_scenarios.py, with messages that no one can read and tasks that no one
-knows. Left out: rethrown signature exceptions (Celery has no such check), and reports of failed
-items to Lambda, but for their order.
+Real workers run the durations and numbers of processes, unreadable messages and unknown tasks, in
+tests/acceptance/test_fifo_scenarios.py. Left out: rethrown signature exceptions (Celery has no such
+check), and reports of failed items to Lambda, except for their order.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def test_groups_run_side_by_side_and_each_in_its_order(new_bench: NewBench) -> N
 
 @pytest.mark.parametrize("processes", [1, 5, 10])
 def test_a_receive_may_mix_the_groups(new_bench: NewBench, processes: int) -> None:
-    """LambdaTests.FifoMessageHandling_MultipleMessageGroups: B1 A1 A2 B2 A3 B3, later ones quicker.
+    """LambdaTests.FifoMessageHandling_MultipleMessageGroups: B1 A1 A2 B2 A3 B3, later ones faster.
 
     ProcessFifoLambdaEventsAsync_Success is the same with others of one group and of three.
     """
@@ -61,10 +60,10 @@ def test_a_group_counts_once_against_what_a_worker_may_hold(new_bench: NewBench)
     assert bench.started() == ["A0", "B0"]
 
 
-def test_what_is_behind_a_failure_is_not_run_before_it(new_bench: NewBench) -> None:
+def test_messages_behind_a_failure_do_not_run_before_it(new_bench: NewBench) -> None:
     """DefaultMessageManager_MessageGroupIsSkipped: the third of five fails.
 
-    There the three come again after their visibility timeout, with us at once.
+    There the three are received again after their visibility timeout, here at once.
     """
     bench = new_bench(timeout=900)
     bench.send("1", "2")
@@ -76,11 +75,11 @@ def test_what_is_behind_a_failure_is_not_run_before_it(new_bench: NewBench) -> N
     assert bench.now < 20
 
 
-def test_what_is_behind_a_failure_goes_back_first(new_bench: NewBench) -> None:
+def test_messages_behind_a_failure_are_released_first(new_bench: NewBench) -> None:
     """LambdaTests.MessageHandlerReturnsFailedStatusBatchResponseFifo.
 
-    And FifoSubscriberTests.SkippedMessages..._RemovesSkippedMessagesFromInflightMetadata: what is
-    skipped is not extended any more. With us it is released before the failed one.
+    And FifoSubscriberTests.SkippedMessages..._RemovesSkippedMessagesFromInflightMetadata: a
+    skipped message is no longer extended. Here it is released before the failed one.
     """
     bench = new_bench(timeout=2)
     bench.send("1", takes=3, fails=1)
@@ -96,7 +95,7 @@ def test_what_is_behind_a_failure_goes_back_first(new_bench: NewBench) -> None:
 def test_a_group_that_stops_is_logged_once(
     new_bench: NewBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FifoSubscriberTests.MessagesWithFailedHandlers: one line names the group, and we go on."""
+    """FifoSubscriberTests.MessagesWithFailedHandlers: one line names the group, and others run."""
     caplog.set_level(logging.INFO, "celery_sqs_heartbeat")
     bench = new_bench()
     bench.send("1", fails=1)
@@ -116,7 +115,7 @@ def test_a_message_that_the_consumer_refuses_leaves_nothing_behind(
 ) -> None:
     """DefaultMessageManager_RethrowsInvalidMessageHandlerSignatureException: none is active then.
 
-    And of InvokeHandler: those behind it are not extended for ever.
+    And of InvokeHandler: those behind it are not extended indefinitely.
     """
     bench = new_bench(timeout=10)
     (worker,) = bench.workers
@@ -133,12 +132,12 @@ def test_a_message_that_the_consumer_refuses_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("damaged", ["1", "2"])
-def test_a_message_that_can_not_be_decoded_is_not_passed_over(
+def test_a_message_that_can_not_be_decoded_is_not_skipped(
     new_bench: NewBench, damaged: str
 ) -> None:
-    """FifoSubscriberTests.MessagesWithFrameworkandWithout: there its group goes on behind it.
+    """FifoSubscriberTests.MessagesWithFrameworkandWithout: there its group continues.
 
-    Here the group waits for it, until it can be decoded or is a dead letter, and others do not.
+    Here only its group waits for it, until it can be decoded or is a dead letter.
     """
     bench = new_bench(timeout=5)
     bench.change_answer = lambda answer: [

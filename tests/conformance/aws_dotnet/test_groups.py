@@ -1,6 +1,6 @@
-"""Message groups of FIFO queues: their leases alone, as a consumer of one's own keeps them.
+"""Message groups of FIFO queues: only their leases, as a consumer without Celery holds them.
 
-What a worker makes of groups is in `test_group_order`.
+How a worker handles groups is in `test_group_order`.
 
 Source: aws/aws-dotnet-messaging, test/AWS.Messaging.UnitTests/DefaultMessageManagerTests.cs
 and test/AWS.Messaging.IntegrationTests/FifoSubscriberTests.cs.
@@ -46,7 +46,7 @@ def test_the_messages_of_two_groups_are_kept_while_they_wait_for_their_turn() ->
 
 
 def test_a_group_is_blocked_for_others_while_a_lease_of_it_is_kept() -> None:
-    """What keeps FIFO order at all: a lapse would let the third overtake the first."""
+    """FIFO order needs this: a lapse would let the third overtake the first."""
     bench = ConsumerHarness(BRIEF, interval=0.5)
     bench.send("1", "2", "3", queue=FIFO, group="A")
     assert bench.receive(queue=FIFO, count=2) == ["1", "2"]
@@ -61,7 +61,7 @@ def test_a_group_is_blocked_for_others_while_a_lease_of_it_is_kept() -> None:
 def test_a_group_that_is_skipped_after_a_failure_comes_again_in_its_order() -> None:
     """DefaultMessageManager_MessageGroupIsSkipped: the third of five fails.
 
-    A consumer that skips the rest gives it back, at one blow.
+    A consumer that skips the rest releases it at once.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=5, threshold=2))
     bench.send("1", "2", "3", "4", "5", queue=FIFO, group="A")
@@ -104,7 +104,7 @@ def test_messages_of_several_groups_are_handled_once_and_in_their_order(
         def end() -> None:
             handled.append(backlog[0])
             bench.end(backlog[0])
-            # The rest of a group is receivable once the delete is through.
+            # The rest of a group can be received once the delete is confirmed.
             bench.at(bench.now + 0.1, lambda: work(backlog[1:]))
 
         bench.at(bench.now + 1, end)

@@ -1,15 +1,15 @@
-"""Options that make no sense are refused, each with what is wrong.
+"""Invalid options are refused, and the error names the fault of each.
 
 Source: aws/aws-dotnet-messaging, SQSMessagePollerOptions.Validate in src/AWS.Messaging/
 Configuration, and GetInvalidSQSMessagePollerOptionsCases in test/AWS.Messaging.UnitTests/
 MessageBusBuilderTests.cs, of fourteen cases.
 
-Its knobs and ours: `VisibilityTimeout`, `VisibilityTimeoutExtensionThreshold` and
+Its settings and ours: `VisibilityTimeout`, `VisibilityTimeoutExtensionThreshold` and
 `VisibilityTimeoutExtensionHeartbeatInterval` are `visibility_timeout`, `threshold` and
 `interval`. `MaxNumberOfConcurrentMessages` is Celery's own here (concurrency and prefetch);
-the bound that is ours to check is `max_lease`. `WaitTimeSeconds` is kombu's, so its two
-cases have no twin. Ours can be said for one queue and for one task too, and is checked
-there as strictly: eight more, which makes twenty.
+the bound that we check is `max_lease`. `WaitTimeSeconds` is kombu's, so its two cases have
+no counterpart. Our settings also exist for one queue and for one task, and are checked as
+strictly: eight more cases, which makes twenty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 
-#: What is set, for all tasks but the last column, and what the one fault must say.
+#: The settings, for all tasks except in the last cases, and the text of the only fault.
 INVALID: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # MaxNumberOfConcurrentMessages -1, 0
     ({"max_lease": -1}, {}, "sqs_heartbeat_max_lease=-1: must be above 0"),
@@ -110,8 +110,8 @@ def test_an_invalid_combination_is_refused_with_its_setting_and_value(
     assert said in fault
 
 
-def test_several_at_once_are_told_in_one_error() -> None:
-    """What Validate gathers into one exception."""
+def test_several_wrong_options_are_listed_in_one_error() -> None:
+    """Validate reports them all in one exception."""
     with pytest.raises(ConfigurationError) as caught:
         read({"max_lease": 0, "visibility_timeout": -1, "threshold": -1, "interval": 0}, {})
     assert len(caught.value.faults) == 4

@@ -1,4 +1,4 @@
-"""When the owner of a lease is told that it is no longer to be relied on.
+"""When the owner of a lease learns that it can no longer rely on it.
 
 Source: Azure/azure-sdk-for-python, test_queue_mock_auto_lock_renew_callback and
 test_queue_mock_no_reusing_auto_lock_renew in sdk/servicebus/azure-servicebus/tests/
@@ -24,15 +24,15 @@ LOST = Trip(lost="request", timeout=0.3)
 
 
 def no_extensions(call: SentCall) -> Trip:
-    """Swallow every extension without a word."""
+    """Ignore every extension silently."""
     return LOST if call.action == "extend" else Trip()
 
 
 def test_it_fires_when_a_lease_expires_silently() -> None:
-    """The first part: renewals do nothing and say nothing.
+    """The first part: renewals do nothing and report nothing.
 
-    Ours fires twice, for two different things: at the expiry, from when on it may be
-    somebody else's, and when it is given up, a timeout later.
+    Ours fires twice, for two different events: at the expiry, after which another consumer may
+    own the message, and when the keeper gives the lease up, a timeout later.
     """
     bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
@@ -50,8 +50,8 @@ def test_it_fires_when_a_lease_expires_silently() -> None:
 def test_it_fires_no_later_than_the_call_that_outlives_the_lease(timeout: float) -> None:
     """The first part again, for how soon: there within a second, at the next look.
 
-    While a call is under way the keeper can't know better; after it, it can. The tenth
-    allows for a try that was still paused for.
+    While a call is under way the keeper can't know. After it, it can. The tenth of a second
+    allows for a retry that still waits.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=300)
@@ -93,8 +93,8 @@ def test_it_fires_at_once_with_the_error_when_a_renewal_is_refused() -> None:
     assert event.at == 1.0
 
 
-def test_errors_are_told_with_each_try_and_the_expiry_once() -> None:
-    """The same with an error that may pass: each try says so, and what it leads to follows."""
+def test_errors_are_reported_with_each_try_and_the_expiry_once() -> None:
+    """The same with a temporary error: each try reports it, and the consequence follows."""
     bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
     bench.through(lambda call: Trip(error=internal()) if call.action == "extend" else Trip())
@@ -111,7 +111,7 @@ def test_errors_are_told_with_each_try_and_the_expiry_once() -> None:
 def test_it_does_not_fire_once_the_keeper_is_closed() -> None:
     """The fifth part: the renewer is closed while the lock runs out.
 
-    The one place where the keeper's thread runs, for as long as it takes to be ended.
+    The only place where the keeper's thread runs, until it is ended.
     """
     bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
@@ -125,7 +125,7 @@ def test_it_does_not_fire_once_the_keeper_is_closed() -> None:
 
 
 def test_it_does_not_fire_once_the_receiver_is_closed() -> None:
-    """The sixth part: kombu's channel gives back what it holds when it closes."""
+    """The sixth part: kombu's channel releases the messages it holds when it closes."""
     bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", "b", takes=60)
     bench.run(until=0.5)

@@ -1,4 +1,4 @@
-"""What the worker does to the keeper when it is told to end."""
+"""What the worker does to the keeper when it shuts down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 def shut_down_warmly() -> None:
     """Stop the worker's step, as a warm shutdown does at once while tasks still run.
 
-    The step is made without its worker: what its `stop` does to a keeper is the point, and
-    it must need nothing of it.
+    The step is made without its worker: the test is about the effect of `stop` on a keeper,
+    for which it must not need the worker.
     """
     SqsHeartbeatStep.__new__(SqsHeartbeatStep).stop(None)

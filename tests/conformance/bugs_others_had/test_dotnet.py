@@ -22,7 +22,7 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=5)
 
 
 def test_a_failed_extension_does_not_count_as_a_success() -> None:
-    """It moves the expected expiry before it makes the call, and does not look back."""
+    """It moves the expected expiry before it makes the call, and does not check the result."""
     bench = ConsumerHarness(TERMS)
     bench.process("a", takes=100)
     bench.through(lambda call: Trip(error=internal()) if call.at < 26 else Trip())
@@ -47,7 +47,7 @@ def test_a_failed_extension_does_not_count_as_a_success() -> None:
 def test_a_fatal_error_on_one_queue_does_not_end_the_extending_of_another(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It throws what it calls fatal out of the loop that extends, and that is its end."""
+    """An error that it calls fatal ends its loop that extends."""
     caplog.set_level(logging.CRITICAL)
     bench = ConsumerHarness(TERMS)
     bench.process("bad", queue="broken", takes=599)
@@ -61,10 +61,10 @@ def test_a_fatal_error_on_one_queue_does_not_end_the_extending_of_another(
 
 
 @pytest.mark.parametrize("how", ["released", "dropped"])
-def test_messages_of_a_group_that_are_skipped_are_not_extended_any_more(how: str) -> None:
+def test_skipped_messages_of_a_group_are_no_longer_extended(how: str) -> None:
     """It left those behind a failed one in its table: extended for twelve hours.
 
-    Since mended there: ProcessMessageGroupAsync_WhenMessageFails_
+    Fixed there since: ProcessMessageGroupAsync_WhenMessageFails_
     RemovesSkippedMessagesFromInflightMetadata in DefaultMessageManagerTests.cs.
     """
     bench = ConsumerHarness(TERMS)
@@ -83,8 +83,8 @@ def test_messages_of_a_group_that_are_skipped_are_not_extended_any_more(how: str
     assert bench.steal("work.fifo") == ["1", "2", "3"]
 
 
-def test_extending_goes_on_during_a_shutdown_until_the_handlers_have_ended() -> None:
-    """Its extending has the token that stops the polling: it ends first, the handlers last."""
+def test_extending_continues_during_a_shutdown_until_the_handlers_have_ended() -> None:
+    """The token that stops its polling also stops its extending: the handlers end later."""
     bench = ConsumerHarness(TERMS)
     bench.process("a", takes=200)
     bench.at(10, shut_down_warmly)
@@ -97,7 +97,7 @@ def test_extending_goes_on_during_a_shutdown_until_the_handlers_have_ended() -> 
 def test_an_entry_that_is_throttled_is_extended_again_before_it_lapses() -> None:
     """The first bug for one entry of a call that answers 200.
 
-    The other one is in the retries too: they are filled up, as every call is.
+    The other message is in the retries, too: they are filled up, as every call is.
     """
     bench = ConsumerHarness(TERMS)
     bench.process("a", "b", takes=100)

@@ -19,7 +19,7 @@ from tests.conformance.network import Trip
 
 
 def test_an_extension_never_shortens_a_lease() -> None:
-    """A timeout of 300 s, renewed for 60 s with 90 s left, was 30 s less than there was."""
+    """A timeout of 300 s, renewed for 60 s with 90 s left, was shortened by 30 s."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=300, threshold=100))
     bench.process("a", takes=2_000)
     bench.run(until=1_900)
@@ -30,7 +30,7 @@ def test_an_extension_never_shortens_a_lease() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nor_does_one_that_fills_up_the_call_of_another(seed: int) -> None:
-    """Where a call's other entries are extended before they are due.
+    """A call's other entries are extended before they are due.
 
     Timeouts from 10 s to an hour on one queue, received apart, by calls of up to 2 s.
     """
@@ -52,8 +52,8 @@ def test_nor_does_one_that_fills_up_the_call_of_another(seed: int) -> None:
 
 
 @pytest.mark.parametrize("ends_at", [5, 25, 100])
-def test_a_duplicate_delivery_starts_no_renewal_that_nobody_ends(ends_at: float) -> None:
-    """The second copy is not run, so nobody would end a renewal of its own."""
+def test_a_duplicate_delivery_starts_no_renewal_that_no_one_ends(ends_at: float) -> None:
+    """The second copy is not run, so no one would end its renewal."""
     bench = ConsumerHarness(
         LeaseTerms(visibility_timeout=30, threshold=10),
         options=QueueOptions(visibility_timeout=30, duplicate_rate=1.0),
@@ -73,10 +73,10 @@ def test_a_duplicate_delivery_starts_no_renewal_that_nobody_ends(ends_at: float)
 
 
 def test_a_duplicate_that_comes_after_the_end_is_deleted_and_not_renewed() -> None:
-    """A late copy of what was done already."""
+    """A late copy of a message that is already done."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=25)
-    # SQS forgets the extension, and gives the message again while its delete is under way.
+    # SQS loses the extension, and delivers the message again while its delete is under way.
     bench.through(lambda call: Trip(lost="request") if call.action == "extend" else Trip(there=6))
     bench.at(30, bench.receive)
     bench.run(until=1_000)

@@ -1,8 +1,8 @@
-"""What is left open by consumers that order the messages of one receive.
+"""Cases not covered by consumers that order the messages of one receive.
 
 AWS's framework for .NET (SQSMessagePoller.ProcessInFifoMode) and Spring Cloud AWS
-(MessageGroupingSinkAdapter) group what one receive brings, and forget the group with it. Neither
-tests what is here.
+(MessageGroupingSinkAdapter) group the messages of one receive, and then forget the group. Neither
+tests these cases.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tests.conformance.group_bench import FIFO
 from tests.conformance.network import SentCall, Trip
 
 
-def test_one_that_comes_again_while_it_runs_is_the_first_of_its_group_still(
+def test_a_running_message_that_is_received_again_is_still_the_first_of_its_group(
     new_bench: NewBench,
 ) -> None:
-    """The machine stands still, and a second receive brings the group again: two rows of it."""
+    """The machine stalls, and a second receive brings the group again, so it is there twice."""
     bench = new_bench(timeout=10)
     bench.send("1", takes=60)
     bench.send("2", "3")
     bench.run(until=1)
-    bench.stand_still(20)
+    bench.stall(20)
     bench.run(until=25)
     assert bench.message("1").receive_count == 2
     bench.run_until_empty()
     assert bench.started() == ["1", "2", "3"]
 
 
-def test_what_is_sent_meanwhile_comes_after_what_waits(new_bench: NewBench) -> None:
+def test_messages_sent_meanwhile_run_after_those_that_wait(new_bench: NewBench) -> None:
     bench = new_bench(workers=2)
     bench.send("1", "2", "3")
     bench.run(until=1.5)
@@ -39,8 +39,10 @@ def test_what_is_sent_meanwhile_comes_after_what_waits(new_bench: NewBench) -> N
     assert bench.started() == ["1", "2", "3", "4"]
 
 
-def test_what_waits_is_not_run_by_another_worker_than_the_failed_one(new_bench: NewBench) -> None:
-    """It fails, and another worker gets it; the first one still held those behind."""
+def test_messages_behind_a_failed_one_wait_until_it_succeeds_on_any_worker(
+    new_bench: NewBench,
+) -> None:
+    """It fails, and another worker receives it while the first one still holds those behind."""
     bench = new_bench(workers=2, fifo_batch=10, max_receive_count=50, timeout=600)
     bench.send("1", takes=3, fails=5)
     bench.send("2", "3", takes=3)
@@ -52,15 +54,17 @@ def test_groups_of_two_queues_are_two_groups_whatever_they_are_called(new_bench:
     bench = new_bench(queues=(FIFO, "other.fifo"))
     bench.send("1", "2", takes=5)
     bench.run(until=1)
-    # Behind the others by their numbers.
+    # Their numbers are higher than those of the others.
     bench.send("3", "4", queue="other.fifo", takes=5)
     bench.run(until=3)
     assert bench.started() == ["1", "3"]
 
 
 @pytest.mark.parametrize("lost", ["1", "2"])
-def test_a_lost_lease_takes_along_what_is_behind_it(new_bench: NewBench, lost: str) -> None:
-    """That of one that waits, or of the one that runs: SQS hands out its group anew."""
+def test_after_a_lost_lease_the_messages_behind_it_are_released(
+    new_bench: NewBench, lost: str
+) -> None:
+    """The lease of a waiting or of the running message: SQS delivers its group again."""
     bench = new_bench(timeout=10, workers=2)
     bench.send("1", takes=30)
     bench.send("2", "3")
@@ -79,12 +83,12 @@ def test_a_lost_lease_takes_along_what_is_behind_it(new_bench: NewBench, lost: s
 
 
 @pytest.mark.parametrize("takes", [60, 97])
-def test_what_has_waited_long_is_received_anew_with_all_of_its_time(
+def test_a_message_that_waited_long_is_received_again_with_its_full_time(
     new_bench: NewBench, takes: float
 ) -> None:
-    """The 12 hours of a message count while it waits, too; here there are 100 seconds.
+    """A message's 12 hours, here 100 seconds, also count while it waits.
 
-    From half of them on it is not started any more, at nine tenths it does not wait any more.
+    After half of them it is no longer started. After nine tenths it no longer waits.
     """
     bench = new_bench(timeout=10, max_lease=100)
     bench.send("1", takes=takes)
@@ -96,7 +100,9 @@ def test_what_has_waited_long_is_received_anew_with_all_of_its_time(
     assert bench.message("2").receive_count == 2
 
 
-def test_a_lost_connection_gives_groups_back_from_their_ends(new_bench: NewBench) -> None:
+def test_after_a_lost_connection_groups_are_released_last_message_first(
+    new_bench: NewBench,
+) -> None:
     bench = new_bench(timeout=600, workers=2)
     first, second = bench.workers
     bench.send("1", "2", "3", takes=20)
@@ -116,8 +122,10 @@ def test_a_lost_connection_gives_groups_back_from_their_ends(new_bench: NewBench
 
 
 @pytest.mark.parametrize("end", ["failure", "lost lease", "refused delete", "shutdown"])
-def test_whatever_ends_a_row_lets_go_of_all_of_it(new_bench: NewBench, end: str) -> None:
-    """InvokeHandler: an error amid a group left the rest in the table, extended for 12 hours."""
+def test_whatever_stops_a_group_all_its_waiting_messages_are_released(
+    new_bench: NewBench, end: str
+) -> None:
+    """InvokeHandler: an error in a group left the rest in the table, extended for 12 hours."""
     bench = new_bench(timeout=10)
     (worker,) = bench.workers
     bench.send("1", takes=8, fails=int(end == "failure"))

@@ -21,7 +21,7 @@ HOUR = 3_600.0
 
 @pytest.mark.parametrize("seconds", [0.01, 1, 9])
 def test_a_throttle_does_not_end_the_renewal(seconds: float) -> None:
-    """For as long as the threshold at least."""
+    """The renewal continues for at least the threshold."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=200)
     bench.through(lambda call: Trip(error=throttled()) if 20 <= call.at < 20 + seconds else Trip())
@@ -35,7 +35,7 @@ def test_a_throttle_does_not_end_the_renewal(seconds: float) -> None:
 def test_the_refusal_past_12_hours_is_not_read_as_a_lost_lease() -> None:
     """The message is ours for as long as the last timeout holds, and its delete works.
 
-    SQS has the receive an hour earlier than we believe, so it refuses before we expect it.
+    SQS dates the receive an hour earlier than we do, so it refuses before we expect it.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
     bench.process("a", takes=11 * HOUR + 1_000)
@@ -53,7 +53,7 @@ def test_the_refusal_past_12_hours_is_not_read_as_a_lost_lease() -> None:
 
 
 def test_the_refusal_is_avoided_where_we_know_better() -> None:
-    """By itself the last extension is cut to what the 12 hours leave."""
+    """The last extension is shortened to the time that the 12 hours leave."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
     bench.process("a", takes=11.9 * HOUR)
     bench.run(until=13 * HOUR)

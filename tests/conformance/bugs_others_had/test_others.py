@@ -36,7 +36,7 @@ URL = "https://sqs"
         internal(),
         internal(503),
         SqsError("ExpiredToken", "The security token included in the request is expired", 403),
-        SqsError("SomethingNew", "Nobody has seen this code before"),
+        SqsError("SomethingNew", "This error code is new"),
         ReadTimeoutError(endpoint_url=URL),
         ConnectionClosedError(endpoint_url=URL),
         EndpointConnectionError(endpoint_url=URL),
@@ -48,7 +48,7 @@ URL = "https://sqs"
 def test_no_client_error_ends_the_heartbeat(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """taskiq-aio-sqs: any error of the client is the end of the message's heartbeat."""
+    """taskiq-aio-sqs: any error of the client ends the message's heartbeat."""
     caplog.set_level(logging.WARNING)
     bench = ConsumerHarness(TERMS)
     bench.process("a", takes=200)
@@ -64,8 +64,8 @@ def test_no_client_error_ends_the_heartbeat(
 def test_the_time_spent_in_a_call_is_taken_off_the_lease() -> None:
     """Pub/Sub leaser: it slept its whole interval after a call of 3 s. Here it takes 2 s.
 
-    So an answer counts from before its call was sent, and the next is due a threshold
-    before that.
+    So a lease counts from before its call was sent, and the next call is due a threshold
+    before its end.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=10, threshold=4))
     bench.process("a", takes=120)
@@ -93,7 +93,7 @@ def test_a_rejected_message_is_not_extended_any_more(
 ) -> None:
     """kombu gcpubsub: `reject` leaves the message in the table of those to be extended.
 
-    The three things that our channel makes of a reject.
+    The three ways in which our channel handles a reject.
     """
     bench = ConsumerHarness(TERMS)
     bench.send("a", "b")
@@ -109,11 +109,11 @@ def test_a_rejected_message_is_not_extended_any_more(
 
 
 @pytest.mark.parametrize("action", ["extend", "release", "delete"])
-def test_an_entry_that_failed_in_a_batch_is_not_taken_for_done(action: str) -> None:
+def test_an_entry_that_failed_in_a_batch_does_not_count_as_done(action: str) -> None:
     """spring-cloud-aws: it looks at whether the call failed, never at `Failed`.
 
-    Of ten entries one is refused at first. It is asked for again, and done in the end.
-    The nine are not, but for extensions, which fill the second call up.
+    One of ten entries is refused at first. It is sent again, and then succeeds. The nine
+    others are not sent again, except for extensions, which fill up the second call.
     """
     names = [f"m{number}" for number in range(10)]
     bench = ConsumerHarness(TERMS)
@@ -135,7 +135,7 @@ def test_an_entry_that_failed_in_a_batch_is_not_taken_for_done(action: str) -> N
 def test_a_message_is_known_by_its_handle_and_not_by_equality() -> None:
     """spring-cloud-aws: removal by an equal but other object removed nothing, silently.
 
-    The message is told of by one copy, and ended by a handle that is a string of its own.
+    The handle that ends the message is an equal string, but another object.
     """
     bench = ConsumerHarness(TERMS)
     bench.send("a", "b")

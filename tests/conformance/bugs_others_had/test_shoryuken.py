@@ -34,7 +34,7 @@ def test_a_short_timeout_leaves_an_interval_and_a_margin(timeout: int) -> None:
 
 
 def test_extending_ends_with_each_job_and_not_with_the_signal() -> None:
-    """Its extender stopped at the signal, while jobs were still given time to end."""
+    """Its extender stopped at the signal, while jobs still had time to end."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     ends = {"short": 40, "long": 400, "longest": 4000}
     for name, takes in ends.items():

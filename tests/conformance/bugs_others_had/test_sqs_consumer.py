@@ -20,7 +20,7 @@ def test_no_late_beat_hides_a_released_message_again(fails_at: float) -> None:
     """Its timer is cleared after the release: a beat in between takes the message back.
 
     Calls take 2 s and an extension is due at 20 s, before, while and after the handler
-    fails. The release waits for an extension that is under way, and is the last word.
+    fails. The release waits for an extension that is under way, and so comes last.
     """
     bench = ConsumerHarness(TERMS)
     bench.process("a", takes=fails_at, failed=True)

@@ -1,4 +1,4 @@
-"""When a lease is renewed, and when no more.
+"""When a lease is renewed, and when no longer.
 
 Source: Particular/NServiceBus.AmazonSQS, src/NServiceBus.Transport.SQS.Tests/Receiving/
 RenewalTests.cs over src/NServiceBus.Transport.SQS/Receiving/Renewal.cs, and
@@ -25,7 +25,7 @@ FIFO = "work.fifo"
 @pytest.mark.parametrize(
     ("remaining", "timeout", "threshold", "expected"),
     [
-        pytest.param(0.01, 30, 10, 0, id="as good as 0 s left: at once"),
+        pytest.param(0.01, 30, 10, 0, id="almost 0 s left: at once"),
         pytest.param(0.3, 30, 10, 0, id="0.3 s left, less than 0.4: at once"),
         pytest.param(1, 1, 0.5, 0.5, id="1 s: after half of it"),
         pytest.param(20, 20, 10, 10, id="20 s: after half of it"),
@@ -39,8 +39,8 @@ def test_the_delay_before_a_renewal(
     """Should_calculate_correctly, Should_return_zero_delay_for_remaining_time_....
 
     Its buffer, the lesser of half of what is left and 10 s, is our threshold, which is a
-    setting: with the same one, the same delay. There is no such value as its 0.4 s here:
-    what has less left than the threshold is renewed at once.
+    setting: with the same one, the same delay. Nothing here corresponds to its 0.4 s: a lease
+    with less time left than the threshold is renewed at once.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=timeout, threshold=threshold))
     bench.send("a")
@@ -55,10 +55,10 @@ def test_the_delay_before_a_renewal(
     [(0, 5.0), (0.3, 0.0375), (1, 0.125), (20, 2.5), (30, 3.75), (160, 5.0)],
 )
 def test_the_delay_before_a_renewal_is_tried_again(remaining: float, expected: float) -> None:
-    """Of the same table, what it has no answer to: there a failed renewal is the last.
+    """Not in that table: there a failed renewal is the last.
 
-    A retry waits for at most an eighth of what is left and 5 s in all; once nothing is
-    left haste is of no use.
+    A retry waits for at most an eighth of the time left, and for at most 5 s. Once no time is
+    left, haste is useless.
     """
     pause = policy.retry_delay(20, margin=remaining, throttled=False, jitter=1.0)
     assert pause == pytest.approx(expected)
@@ -67,8 +67,8 @@ def test_the_delay_before_a_renewal_is_tried_again(remaining: float, expected: f
 def test_it_renews_until_it_is_cancelled() -> None:
     """Should_renew_until_cancelled_according_to_renewal_time: two renewals.
 
-    It asks for 15 and 14 s, the timeout and what was left besides. We ask for the timeout:
-    SQS counts it from the call, and a crash should not cost more than that.
+    It requests 15 and 14 s, the timeout plus the time left. We request the timeout: SQS counts
+    it from the call, and a crash should not delay the message for longer.
     """
     bench = ConsumerHarness(TEN)
     bench.process("a", takes=14)
@@ -86,11 +86,11 @@ def test_it_does_not_renew_before_its_time() -> None:
     assert [call.action for call in bench.calls] == ["delete"]
 
 
-def test_it_leaves_alone_what_had_expired_2_s_ago() -> None:
-    """Should_renew_when_expired_but_below_threshold: a handle works until somebody receives.
+def test_it_does_not_renew_a_message_that_expired_2_s_ago() -> None:
+    """Should_renew_when_expired_but_below_threshold: a handle works until the next receive.
 
-    Nobody can tell whether somebody has: we neither renew nor handle it, and SQS shows it
-    again.
+    No one can tell whether there was one. We neither renew nor handle the message, and SQS
+    delivers it again.
     """
     bench = ConsumerHarness(TEN)
     bench.send("a")
@@ -137,7 +137,7 @@ def test_a_handler_of_2_s_outlasts_a_timeout_of_1_s() -> None:
 def test_a_message_stolen_under_its_handler_is_noticed(queue: str) -> None:
     """When_renewing_visibility_failed: VT 2, the message is deleted behind its back.
 
-    It cancels the handler. Here the owner is told, by the event.
+    It cancels the handler. Here an event informs the owner.
     """
     bench = ConsumerHarness(LeaseTerms.of(2))
     bench.send("a", queue=queue, group="g" if queue == FIFO else None)
@@ -180,7 +180,7 @@ def test_a_message_that_another_consumer_received_is_noticed_on_a_fifo_queue() -
 def test_on_a_standard_queue_the_expiry_is_what_can_be_noticed() -> None:
     """There SQS takes the stale handle: its success is no proof of ownership.
 
-    So the owner is told at the expiry, when it may have happened.
+    So the owner learns at the expiry that it may have happened.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=300)
@@ -193,8 +193,8 @@ def test_on_a_standard_queue_the_expiry_is_what_can_be_noticed() -> None:
     assert 30 <= at < 40
 
 
-def test_a_message_that_comes_back_to_the_worker_it_was_lost_by_is_not_run_twice() -> None:
-    """Where the thief is this very worker the lease goes on, under the new handle."""
+def test_a_message_received_again_by_the_worker_that_lost_it_is_not_run_twice() -> None:
+    """If this worker itself received it again, the lease continues under the new handle."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=300)
     bench.through(_cut_off(20, 34))
@@ -208,7 +208,7 @@ def test_a_message_that_comes_back_to_the_worker_it_was_lost_by_is_not_run_twice
     assert bench.message("a").is_deleted
 
 
-def test_a_failing_renewal_is_not_the_last_as_long_as_anything_is_left() -> None:
+def test_a_failed_renewal_is_retried_while_the_lease_lasts() -> None:
     """Should_notify_about_visibility_extension_failing: there one failure is the end."""
     bench = ConsumerHarness(TEN)
     bench.process("a", takes=60)

@@ -1,4 +1,4 @@
-"""What the leaser keeps, and for how long.
+"""Which leases are kept, and for how long.
 
 Source: googleapis/python-pubsub, tests/unit/pubsub_v1/subscriber/test_leaser.py, and
 google/cloud/pubsub_v1/subscriber/_protocol/leaser.py. Its ack deadline of 10 s is our
@@ -50,7 +50,7 @@ def test_the_same_receive_added_twice_is_one_lease() -> None:
 
 
 def test_a_message_delivered_twice_is_one_lease_under_its_newest_handle() -> None:
-    """The same for SQS, where the second delivery brings a handle of its own."""
+    """The same for SQS, where the second delivery has another handle."""
     bench = ConsumerHarness(TERMS, options=QueueOptions(visibility_timeout=10, duplicate_rate=1.0))
     bench.process("a", takes=30)
     bench.at(4, bench.receive)
@@ -77,7 +77,7 @@ def test_removing_what_is_not_kept_changes_nothing(
     """test_remove_not_managed; and removing twice, for its test_remove_negative_bytes."""
     caplog.set_level(logging.WARNING)
     bench = ConsumerHarness(TERMS)
-    assert remove(bench.keeper, "nobody") is False
+    assert remove(bench.keeper, "unknown") is False
     bench.process("a", takes=100)
     bench.run(until=1)
     handle = bench.handle("a")
@@ -157,7 +157,7 @@ def test_what_the_server_calls_outdated_is_dropped_too() -> None:
 
 @pytest.mark.parametrize(("there", "back"), [(3.0, 0.0), (1.5, 1.5), (0.0, 3.0)])
 def test_calls_that_take_3_s_never_let_a_lease_lapse(there: float, back: float) -> None:
-    """leaser.py: it must take the time that a call took off the time it sleeps after it."""
+    """leaser.py: it must subtract the time of a call from its next sleep."""
     bench = ConsumerHarness(TERMS)
     bench.through(lambda call: Trip(there=there, back=back))
     for number in range(25):

@@ -33,14 +33,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def simulated() -> Iterator[SimulatedServer]:
-    """The simulation alone, to ask of it what the others can't do."""
+    """Only the simulation, for behaviours that the others can't show."""
     with SimulatedServer() as running:
         yield running
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Judge a behaviour: it shows, or it differs as the table says."""
+    """Judge a behaviour: the server shows it, or differs as the table says."""
     target = target_of(pyfuncitem)
     if target is None:
         return None

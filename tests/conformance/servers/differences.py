@@ -1,4 +1,4 @@
-"""What the servers are known to do other than AWS: by behaviour, then by server.
+"""Known differences of the servers from AWS: by behaviour, then by server.
 
 Each entry is tested too: the behaviour's test must fail on that server, or the entry is
 outdated.
@@ -146,28 +146,30 @@ KNOWN: dict[str, dict[str, Difference]] = {
         **ministack("brings messages as they were sent"),
     },
     "test_the_order_stays_after_the_timeout": {**moto("brings the last of the group alone")},
-    "test_what_is_released_before_one_in_flight_comes_again": {
+    "test_a_message_released_before_one_in_flight_comes_again": {
         **moto("waits for all of the group"),
         **ministack("waits for all of the group"),
     },
-    "test_what_comes_behind_one_in_flight_waits_though_its_time_is_over": {
+    "test_a_message_behind_one_in_flight_waits_although_its_timeout_has_ended": {
         **moto("waits for all of the group, before and behind"),
         **ministack("waits for all of the group, before and behind"),
     },
-    "test_what_is_released_behind_one_in_flight_waits": {
+    "test_a_message_released_behind_one_in_flight_waits": {
         **localstack("brings it before the one in flight"),
     },
-    "test_what_was_never_received_waits_behind_one_in_flight": {
+    "test_a_message_that_was_never_received_waits_behind_one_in_flight": {
         **localstack("brings it, once any of the group is released"),
     },
     "test_a_delayed_first_message_holds_its_released_group_back": {
         **localstack("brings the others at once"),
     },
-    "test_what_is_released_behind_one_in_flight_waits_after_a_delete_before_it": {
+    "test_a_message_released_behind_one_in_flight_waits_after_a_delete_before_it": {
         **localstack("brings the third before the second"),
     },
     "test_a_lease_of_one_group_holds_back_no_other": {
-        **localstack("keeps what is over hidden while what was received before it is not"),
+        **localstack(
+            "keeps an expired message hidden while one that was received before it is not"
+        ),
     },
     "test_receives_take_one_group_after_the_other": {
         **moto("brings messages as they were sent"),

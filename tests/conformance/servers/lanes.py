@@ -11,8 +11,8 @@ from tests.conformance.servers.target import Target
 
 #: Behaviours of one server at a time.
 WIDTH = 6
-#: moto serves all its queues from one state without locks: asked side by side, once in a
-#: while a behaviour shows that is not its own.
+#: moto serves all its queues from one state without locks. With calls side by side, it
+#: sometimes behaves differently.
 NARROW = {"moto": 1}
 
 

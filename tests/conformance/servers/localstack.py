@@ -1,4 +1,4 @@
-"""LocalStack's SQS, in a virtual environment of its own: its pins fight with ours."""
+"""LocalStack's SQS, in its own virtual environment, because its pins conflict with ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.servers import ProcessServer
 
 VERSION = "4.13.1"
-#: One resolve: later versions of the others break it.
+#: Versions that work together: later versions of the others break it.
 REQUIREMENTS = (
     f"localstack-core[base-runtime]=={VERSION}",
     "cbor2<6",
@@ -21,7 +21,7 @@ VENV = Path(__file__).parents[3] / ".venv-localstack"
 
 
 def python() -> Path:
-    """Return the interpreter of LocalStack's environment, which is made if need be.
+    """Return the interpreter of LocalStack's environment, which is made if necessary.
 
     Raises:
         RuntimeError: It can't be made; says what pip said.

@@ -13,13 +13,13 @@ from botocore.exceptions import ClientError
 from tests.support.waiting import wait_until
 
 #: How many polls of a second a message may take to come. LocalStack is up to 1 s late, and a busy
-#: machine later; a server that is known to keep it back costs a test all of them.
+#: machine later. On a server that is known to hide it, a test takes all of them.
 POLLS = 20
-#: For long polls that are to end early: the longest, and when the latest of them has ended.
+#: For long polls that must end early: the longest, and when the latest of them has ended.
 LONGEST_POLL = 20
 EARLY = 15.0
-#: Between two calls a busy machine may stand still for so long, in seconds, and what was to be
-#: shown still shows.
+#: For how long a busy machine may stall between two calls, in seconds, without changing the
+#: result.
 STANDSTILL = 10
 #: Clocks are read on both sides of a call.
 ROUNDING = 0.05
@@ -34,7 +34,7 @@ class Refusal:
 
 
 def refusal(call: Callable[..., Any], *args: Any, **request: Any) -> Refusal:
-    """Return how a call is refused; an AssertionError when it is not."""
+    """Return how a call is refused. Raise an AssertionError if it is not."""
     try:
         call(*args, **request)
     except ClientError as error:
@@ -74,7 +74,7 @@ class Queue:
             self.send(body, MessageGroupId=group, MessageDeduplicationId=uuid.uuid4().hex)
 
     def receive(self, count: int = 1, **options: Any) -> list[dict[str, Any]]:
-        """Return what the first receive brings that brings anything."""
+        """Return the messages of the first receive that is not empty."""
         for _ in range(POLLS):
             if messages := self.look(count, WaitTimeSeconds=1, **options):
                 return messages
@@ -86,7 +86,7 @@ class Queue:
         return str(message["ReceiptHandle"])
 
     def look(self, count: int = 10, **options: Any) -> list[dict[str, Any]]:
-        """Return what a single receive brings."""
+        """Return the messages of a single receive."""
         answer = self.client.receive_message(
             QueueUrl=self.url, MaxNumberOfMessages=count, AttributeNames=["All"], **options
         )

@@ -20,7 +20,7 @@ from tests.conformance.servers import localstack
 from tests.conformance.servers.queue import Queue
 from tests.support.servers import MinistackServer, MotoServer
 
-#: A prefix for queue names; with AWS credentials it makes the suite run on AWS, too.
+#: A prefix for queue names. With AWS credentials, it makes the suite run on AWS, too.
 AWS_PREFIX = "SQS_CONFORMANCE_AWS_PREFIX"
 
 
@@ -31,7 +31,7 @@ class Startable(Protocol):
 
 
 class Aws:
-    """The real one: nothing to start, but queues to tidy away."""
+    """The real one: nothing to start, but queues to delete."""
 
     def start(self) -> None:
         pass
@@ -128,7 +128,7 @@ class Target:
                 try:
                     server.start()
                 except Exception as fault:
-                    # Each of its tests is to fail, and none to wait for it again.
+                    # Each of its tests must fail, without waiting for it again.
                     self._fault = fault
                     raise
                 self._server = server

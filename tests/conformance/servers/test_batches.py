@@ -1,4 +1,4 @@
-"""Batch calls: what fails as a whole, what entry by entry. Sources as in test_visibility.py."""
+"""Batch calls: which faults fail the whole call, and which only an entry. Sources as in test_visibility.py."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def test_a_message_goes_to_the_dead_letters_after_max_receive_count(server: Targ
     assert dead["MessageId"] == message["MessageId"]
 
 
-def test_a_dead_letters_receive_count_goes_on(server: Target) -> None:
+def test_a_dead_letters_receive_count_continues(server: Target) -> None:
     """L test_dead_letter_queue_message_attributes."""
     queue = server.queue(vt=0, dead_letters_after=1)
     queue.send("a")
@@ -36,7 +36,7 @@ def test_a_dead_letter_frees_its_group(server: Target) -> None:
     assert bodies(queue.dead_letters.receive()) == ["1"]
 
 
-def test_what_comes_again_with_a_failing_message_dies_with_it(server: Target) -> None:
+def test_a_message_received_with_a_failing_one_becomes_a_dead_letter_too(server: Target) -> None:
     """A ReceiveMessage, ApproximateReceiveCount: each receive counts, handled or not."""
     queue = server.fifo(dead_letters_after=2)
     queue.send_to_group("g", "bad", "good", "later")
@@ -65,7 +65,7 @@ def test_a_dead_letter_of_a_fifo_queue_keeps_its_group_and_stands_last(server: T
 def test_a_dead_letter_of_a_fifo_queue_has_the_highest_sequence_number(server: Target) -> None:
     """A SendMessage, SequenceNumber: it rises within a group. LocalStack gives a new one for that.
 
-    Of AWS it is not known: the old one would be lower.
+    What AWS does is unknown: the old number would be lower.
     """
     queue = server.fifo(dead_letters_after=1)
     queue.send_to_group("g", "dead")

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from tests.conformance.servers.queue import STANDSTILL, Queue, bodies, refusal
 from tests.conformance.servers.target import Target
 
-#: How SQS says that a handle has had its time. Which, it is not known of every call.
+#: The codes for an expired handle. Which of them SQS returns is not known for every call.
 OVER = {"InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid"}
 
 
@@ -49,13 +49,13 @@ def test_a_fifo_change_by_an_expired_handle_changes_nothing(server: Target) -> N
 
 
 def test_a_fifo_change_by_a_stale_handle_is_refused(server: Target) -> None:
-    """As the one before: the time of that receive is over, too."""
+    """As the one before: the timeout of that receive has ended, too."""
     queue, stale = _stale(server)
     assert refusal(queue.extend, stale, 5).codes & OVER
 
 
 def test_a_fifo_delete_by_a_stale_handle_is_refused(server: Target) -> None:
-    """L test_fifo_delete_after_visibility_timeout: its time is over, too."""
+    """L test_fifo_delete_after_visibility_timeout: its timeout has ended, too."""
     queue, stale = _stale(server)
     assert refusal(queue.delete, stale).codes & OVER
 
@@ -118,7 +118,7 @@ def test_a_fifo_send_without_a_group_is_refused(server: Target) -> None:
     assert "MissingParameter" in refused.codes
 
 
-def test_a_fifo_send_with_a_delay_of_its_own_is_refused(server: Target) -> None:
+def test_a_fifo_send_with_its_own_delay_is_refused(server: Target) -> None:
     """L test_fifo_queue_send_message_with_delay_seconds_fails."""
     refused = refusal(
         server.fifo().send, "a", MessageGroupId="g", MessageDeduplicationId="1", DelaySeconds=2

@@ -1,6 +1,6 @@
-"""Which messages of a FIFO queue's groups come, and when. Sources as in test_visibility.py.
+"""Which messages of a FIFO queue's groups are received, and when. Sources as in test_visibility.py.
 
-In the names, what is "behind" a message was sent to its group later.
+In the names, a message "behind" another was sent to the same group later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def test_a_group_waits_while_its_first_message_is_in_flight(server: Target) -> N
     assert bodies(queue.receive()) == ["2"]
 
 
-def test_other_groups_go_on_meanwhile(server: Target) -> None:
+def test_other_groups_continue_meanwhile(server: Target) -> None:
     """L test_fifo_receive_message_visibility_timeout_shared_in_group."""
     queue = server.fifo()
     queue.send_to_group("g", "g1", "g2")
@@ -55,7 +55,7 @@ def test_the_order_stays_after_the_timeout(server: Target) -> None:
     assert bodies(queue.receive(10)) == ["1", "2", "3"]
 
 
-def test_what_is_released_before_one_in_flight_comes_again(server: Target) -> None:
+def test_a_message_released_before_one_in_flight_comes_again(server: Target) -> None:
     """L test_fifo_message_group_visibility_after_terminate_visibility_timeout."""
     queue = server.fifo()
     queue.send_to_group("g", "1", "2", "3")
@@ -64,7 +64,9 @@ def test_what_is_released_before_one_in_flight_comes_again(server: Target) -> No
     assert bodies(queue.receive(10)) == ["1"]
 
 
-def test_what_comes_behind_one_in_flight_waits_though_its_time_is_over(server: Target) -> None:
+def test_a_message_behind_one_in_flight_waits_although_its_timeout_has_ended(
+    server: Target,
+) -> None:
     """L test_fifo_group_visibility_extends_with_change_message_visibility."""
     queue = server.fifo()
     queue.send_to_group("g", "1", "2", "3")
@@ -75,7 +77,7 @@ def test_what_comes_behind_one_in_flight_waits_though_its_time_is_over(server: T
     assert bodies(queue.receive(10)) == ["1"]
 
 
-def test_what_is_released_behind_one_in_flight_waits(server: Target) -> None:
+def test_a_message_released_behind_one_in_flight_waits(server: Target) -> None:
     """G "FIFO delivery logic", "Visibility timeout": not available while one before is hidden."""
     queue, (_, second, third) = _received(server)
     queue.extend(third, 0)
@@ -83,7 +85,7 @@ def test_what_is_released_behind_one_in_flight_waits(server: Target) -> None:
     assert not queue.look(WaitTimeSeconds=2)
 
 
-def test_what_was_never_received_waits_behind_one_in_flight(server: Target) -> None:
+def test_a_message_that_was_never_received_waits_behind_one_in_flight(server: Target) -> None:
     """G "FIFO delivery logic", where the message between them was released."""
     queue, (_, second, third) = _received(server)
     queue.send_to_group("g", "4")
@@ -103,7 +105,7 @@ def test_a_group_that_is_released_from_its_end_comes_in_its_order(server: Target
 def test_a_batch_that_releases_a_group_from_its_end_lets_it_come_in_its_order(
     server: Target,
 ) -> None:
-    """As the one before; A ChangeMessageVisibilityBatch: each entry is done by itself."""
+    """As the one before; A ChangeMessageVisibilityBatch: each entry is done separately."""
     queue, (first, second, third) = _received(server)
     answer = queue.extend_batch(("c", third, 0), ("b", second, 0), ("a", first, 0))
     assert sorted(entry["Id"] for entry in answer["Successful"]) == ["a", "b", "c"]
@@ -111,7 +113,7 @@ def test_a_batch_that_releases_a_group_from_its_end_lets_it_come_in_its_order(
 
 
 def test_a_delayed_first_message_holds_its_released_group_back(server: Target) -> None:
-    """G "Visibility timeout": for as long as it is hidden; then all come, in their order."""
+    """G "Visibility timeout": while it is hidden. Then all are received, in order."""
     queue, (first, second, third) = _received(server)
     queue.send_to_group("g", "4")
     since = time.monotonic()
@@ -134,7 +136,7 @@ def test_a_group_waits_until_all_that_was_received_of_it_is_deleted(server: Targ
     assert bodies(queue.receive(10)) == ["4"]
 
 
-def test_what_is_released_behind_one_in_flight_waits_after_a_delete_before_it(
+def test_a_message_released_behind_one_in_flight_waits_after_a_delete_before_it(
     server: Target,
 ) -> None:
     """G "FIFO delivery logic": the first is deleted, the second hidden, the third released."""

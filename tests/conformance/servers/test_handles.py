@@ -1,4 +1,4 @@
-"""What receipt handles are good for on a standard queue. Sources as in test_visibility.py."""
+"""What receipt handles can do on a standard queue. Sources as in test_visibility.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_change_by_an_expired_handle_answers_success(server: Target) -> None:
 
 
 def test_a_change_by_an_expired_handle_changes_nothing(server: Target) -> None:
-    """G "Visibility timeout": a message in the queue again is anybody's.
+    """G "Visibility timeout": any consumer may receive a message that is visible again.
 
     "AWS simply sends back an OK and does nothing": github.com/localstack/localstack/pull/9632.
     """
@@ -101,7 +101,7 @@ def test_a_delete_after_an_extension_deletes(server: Target) -> None:
     assert not queue.look(WaitTimeSeconds=3)
 
 
-def test_a_queue_that_is_not_there_is_said_to_be_missing(server: Target) -> None:
+def test_a_missing_queue_is_reported_as_missing(server: Target) -> None:
     """A, Common errors: QueueDoesNotExist."""
     queue = server.queue()
     missing = refusal(queue.client.get_queue_url, QueueName="there-is-no-such-queue")
@@ -109,7 +109,7 @@ def test_a_queue_that_is_not_there_is_said_to_be_missing(server: Target) -> None
 
 
 def _expired(server: Target) -> tuple[Queue, str]:
-    """Return a handle whose time is over, of a message that nobody else received."""
+    """Return the expired handle of a message that no one else received."""
     queue = server.queue(vt=1)
     queue.send("a")
     handle = queue.take()
@@ -118,7 +118,7 @@ def _expired(server: Target) -> tuple[Queue, str]:
 
 
 def _stale(server: Target, *, new_timeout: int) -> tuple[Queue, str]:
-    """Return the handle of a receive that another has followed."""
+    """Return the handle of a receive before the latest one."""
     queue = server.queue()
     queue.send("a")
     stale = queue.take(VisibilityTimeout=0)

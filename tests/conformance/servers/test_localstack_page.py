@@ -22,7 +22,7 @@ EXPORT, DOCTOR, SEND, WORKER = commands(PAGE)[-4:]
 
 @pytest.fixture(params=["moto", "localstack", "simulated"])
 def address(request: pytest.FixtureRequest, shell: Shell) -> Iterator[str]:
-    """Where the page's queue is served; by the page's command where that is the package's own."""
+    """Where the page's queue is served, by the page's command if that is the package's own."""
     if request.param == "simulated":
         (serve,) = (command for command in commands(PAGE) if "testing.server" in command)
         shell.start(serve.replace("4566", "0"))

@@ -1,4 +1,4 @@
-"""What goes wrong on the way to the simulation and in it."""
+"""Faults in the simulation and on the way to it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_entry_of_a_batch_fails_alone(
     }
 
 
-def test_calls_are_on_their_way_side_by_side(
+def test_calls_travel_side_by_side(
     simulated: SimulatedServer, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_over, travelled = threading.Event(), list[float]()
@@ -122,7 +122,7 @@ def test_the_same_seed_brings_the_same_faults(simulated: SimulatedServer, queue:
     assert set(first) == {True, False}
 
 
-def test_the_faults_are_got_and_set_by_the_admin_endpoint(
+def test_the_admin_endpoint_returns_and_sets_the_faults(
     simulated: SimulatedServer, queue: Queue
 ) -> None:
     wanted = {"seed": 3, "by_operation": {"SendMessage": {"denied": 1.0}}}
@@ -171,14 +171,16 @@ def test_the_clock_is_moved_by_the_admin_endpoint(simulated: SimulatedServer, qu
 
 
 @pytest.mark.parametrize("wrong", [b"", [], {}, {"seconds": "x"}, {"seconds": -1}])
-def test_the_clock_is_not_moved_by_nonsense(simulated: SimulatedServer, wrong: Any) -> None:
+def test_the_admin_endpoint_refuses_nonsense_for_the_clock(
+    simulated: SimulatedServer, wrong: Any
+) -> None:
     status, answer = _ask(simulated, "POST", "/_advance", wrong)
     assert status == 400
     assert "seconds" in answer["message"]
     assert _ask(simulated, "POST", "/_advance", {"seconds": 0}) == (200, {"ahead": 0})
 
 
-def test_an_unknown_page_tells_of_those_there_are(simulated: SimulatedServer) -> None:
+def test_an_unknown_page_lists_the_known_ones(simulated: SimulatedServer) -> None:
     status, answer = _ask(simulated, "GET", "/")
     assert status == 404
     assert "GET /_faults" in answer["message"]
@@ -205,10 +207,8 @@ def test_a_malformed_call_is_refused(
     assert answer["__type"] == f"com.amazonaws.sqs#{code}"
 
 
-def test_parameters_that_are_not_known_are_passed_over(
-    simulated: SimulatedServer, queue: Queue
-) -> None:
-    """As AWS does: kombu 5.7 asks for attributes under a name of the older protocol."""
+def test_unknown_parameters_are_ignored(simulated: SimulatedServer, queue: Queue) -> None:
+    """As AWS does: kombu 5.7 requests attributes under a name of the older protocol."""
     body = {"QueueUrl": queue.url, "Newer": 1}
     status, answer = _ask(
         simulated, "POST", "/", body, {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
@@ -224,7 +224,7 @@ def test_a_stopped_server_ends_its_long_polls() -> None:
         polling = pool.submit(client.receive_message, QueueUrl=url, WaitTimeSeconds=LONGEST_POLL)
         wait_until(lambda: server.calls().get("ReceiveMessage"))
         server.stop()
-        # At its own end it would have an answer.
+        # If it ended normally, it would have an answer.
         assert isinstance(polling.exception(), ConnectionClosedError)
 
 

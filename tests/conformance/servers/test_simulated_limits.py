@@ -1,4 +1,4 @@
-"""Limits of SQS that only the simulation can show: others can't be configured or take hours.
+"""Limits of SQS that only the simulation can show: others lack the option or take hours.
 
 Sources as in test_visibility.py.
 """
@@ -140,7 +140,7 @@ def _fifo(simulated: SimulatedServer) -> Queue:
 
 
 def _full(simulated: SimulatedServer, *, vt: int = 30) -> Queue:
-    """Return a queue with its two messages in flight that it may have, and a third."""
+    """Return a queue with the two messages in flight that it allows, and a third."""
     queue = _queue(simulated)
     simulated.sqs.queue(queue.url).options.in_flight_limit = 2
     queue.send("a", "b", "c")

@@ -1,4 +1,4 @@
-"""The table of known differences speaks of behaviours and servers that there are."""
+"""The table of known differences names only behaviours and servers that exist."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_table_names_behaviours_and_servers_that_are_tested() -> None:
     assert {server for by in KNOWN.values() for server in by} <= {"moto", "ministack", "localstack"}
 
 
-def test_each_behaviour_says_where_it_is_known_from() -> None:
+def test_each_behaviour_names_its_source() -> None:
     silent = [name for name, function in BEHAVIOURS.items() if not function.__doc__]
     assert silent == []
 

@@ -2,7 +2,7 @@
 
 Source: Alibaba Cloud, Simple Message Queue (SMQ, formerly MNS), "Manage the visibility
 timeout of a message" (help/en/mns/use-cases/message-visibility-timeout), whose C# sample is
-only to be had as a download. By its knobs: `QueueMessageVisibilityTimeout` is our
+only available as a download. Its settings: `QueueMessageVisibilityTimeout` is our
 `visibility_timeout`, `MessageMinimalLife` our `threshold`, `TimerInterval` our `interval`,
 `MessageTimeout` our `max_lease`.
 """
@@ -24,7 +24,7 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 def test_a_message_registered_with_less_than_the_minimal_life_is_extended_at_once(
     life: int,
 ) -> None:
-    """Received with a shorter timeout than its task needs."""
+    """Received with a timeout that is shorter than the task."""
     bench = ConsumerHarness(TERMS)
     bench.send("a")
     bench.receive(hidden_for=life)
@@ -34,8 +34,8 @@ def test_a_message_registered_with_less_than_the_minimal_life_is_extended_at_onc
 
 
 @pytest.mark.parametrize("life", [1, 5, 9])
-def test_so_is_one_whose_receive_took_most_of_its_life(life: float) -> None:
-    """Received late in a long poll, as its question was asked long ago."""
+def test_a_message_whose_receive_took_most_of_its_life_is_extended_at_once(life: float) -> None:
+    """Received late in a long poll, which was sent long ago."""
     bench = ConsumerHarness(TERMS)
     bench.send("a")
     bench.receive(asked_ago=TERMS.visibility_timeout - life)
@@ -44,7 +44,7 @@ def test_so_is_one_whose_receive_took_most_of_its_life(life: float) -> None:
     assert bench.lapses == []
 
 
-def test_one_registered_with_more_than_that_waits_until_the_minimal_life_is_left() -> None:
+def test_a_message_registered_with_more_is_extended_when_the_minimal_life_is_left() -> None:
     bench = ConsumerHarness(TERMS)
     bench.send("a")
     bench.receive(hidden_for=12)
@@ -53,7 +53,7 @@ def test_one_registered_with_more_than_that_waits_until_the_minimal_life_is_left
 
 
 def test_the_message_timeout_ends_the_extending() -> None:
-    """It is dropped and becomes visible by itself; the last extension is cut to fit."""
+    """It is let expire and becomes visible. The last extension is shortened to fit."""
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100)
     bench = ConsumerHarness(terms)
     bench.process("hung", takes=1000)
@@ -72,7 +72,7 @@ def test_the_message_timeout_ends_the_extending() -> None:
 
 
 def test_a_handler_that_ends_within_its_message_timeout_is_kept_to_its_end() -> None:
-    """That nothing more can be asked for is told when it would be: a threshold before."""
+    """That no further extension is possible is reported when one would be due: a threshold before."""
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100)
     bench = ConsumerHarness(terms)
     bench.process("a", takes=99)
@@ -110,17 +110,17 @@ def test_the_timeout_must_leave_room_for_interval_and_life(
 ) -> None:
     """There: timeout > interval + life. Here: interval < threshold < timeout.
 
-    A timer looks at the life of a message at each tick, so a message may have up to an
-    interval less than the minimal life when it is seen; that must still leave something.
-    Our keeper sleeps until a lease is due, and `interval` only bounds that sleep, so it
-    is not to be added; but a bound that is longer than the threshold would tell of a
-    misunderstanding, and of a keeper that may sleep through its margin.
+    A timer checks the life of a message at each tick. By then the message may have up to an
+    interval less than the minimal life, which must still leave some time. Our keeper sleeps
+    until a lease is due, and `interval` only bounds that sleep, so it is not added. But a bound
+    longer than the threshold would be a misunderstanding: the keeper might sleep through its
+    margin.
     """
     assert (timeout > interval + threshold) is there
     assert accepted(timeout, threshold, interval) is here
 
 
-def test_what_only_ours_accepts_is_kept_without_a_lapse() -> None:
+def test_a_message_with_settings_that_only_ours_accepts_never_lapses() -> None:
     """10 s with a threshold of 6 and an interval of 5: extended on the second, at 4 s."""
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=10, threshold=6), interval=5)
     bench.process("a", takes=60)

@@ -27,11 +27,11 @@ def test_deletes_of_each_group_are_confirmed_in_order(new_bench: NewBench) -> No
     bench.run_until_empty()
     for group, names in TENS.items():
         assert bench.started(group) == bench.deleted(group) == names
-    # Side by side: other than one group after another.
+    # Side by side, not one group after another.
     assert bench.deletes != sorted(bench.deletes)
 
 
-def test_a_group_whose_delete_fails_does_not_hold_up_the_others(new_bench: NewBench) -> None:
+def test_a_group_whose_delete_fails_does_not_delay_the_others(new_bench: NewBench) -> None:
     """shouldRecoverFromErrorInOrder: one of ten fails. shouldPropagateErrorForOrderedByGroup."""
     bench = new_bench(processes=10, prefetch=40)
     for group, names in TENS.items():
@@ -52,7 +52,7 @@ def test_a_delete_that_is_confirmed_during_a_shutdown_starts_nothing(
 ) -> None:
     """onAcknowledge while not running: there it counts as done, and the next is handled.
 
-    Here what waits is released as the shutdown begins, the last one first, and the deletes that are
+    Here waiting messages are released when the shutdown begins, the last one first, and deletes
     under way are confirmed.
     """
     bench = new_bench(timeout=600)
@@ -62,7 +62,7 @@ def test_a_delete_that_is_confirmed_during_a_shutdown_starts_nothing(
     assert bench.ended() == ["1"]
     bench.workers[0].shut_down()
     bench.run(until=10)
-    # The second had begun where the answer was quick.
+    # The second had begun if the answer was fast.
     begun = ["1", "2"][: 1 if back else 2]
     assert bench.started() == bench.deletes == begun
     released = [name for _, name in bench.asked("release")]
@@ -70,9 +70,9 @@ def test_a_delete_that_is_confirmed_during_a_shutdown_starts_nothing(
 
 
 def test_a_task_that_runs_as_a_shutdown_begins_is_deleted_when_it_ends(new_bench: NewBench) -> None:
-    """whenStopped: what is buffered is sent before the end; with us after what waits is released.
+    """whenStopped: buffered deletes are sent before the end. Ours follow the releases.
 
-    Extending goes on until then; there, and in AWS's framework for .NET, it has ended before.
+    Extending continues until then. There, and in AWS's framework for .NET, it ends before.
     """
     bench = new_bench(timeout=2, workers=2)
     first, second = bench.workers

@@ -5,7 +5,7 @@ stopsProcessingAfterAckException), ImmediateRetryAsyncErrorHandler, ExponentialB
 SqsAcknowledgementExecutor; issues 444 and 1415. And JaidenAshmore/java-dynamic-sqs-listener,
 issue 369.
 
-Left out: the callback with an acknowledgement's result, as a delete is repeated by us.
+Left out: the callback with an acknowledgement's result, because our keeper repeats a delete.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.conformance.network import SentCall, Trip
 FIVE = ["0", "1", "2", "3", "4"]
 
 
-def test_nothing_goes_on_behind_a_failure_until_it_has_succeeded(new_bench: NewBench) -> None:
-    """stopsProcessingAfterException: of five, the fourth fails once. What succeeded stays away."""
+def test_nothing_runs_behind_a_failure_until_it_has_succeeded(new_bench: NewBench) -> None:
+    """stopsProcessingAfterException: of five, the fourth fails once. Those that succeeded do not return."""
     bench = new_bench(workers=2, timeout=3)
     bench.send("0", "1", "2")
     bench.send("3", fails=1)
@@ -50,7 +50,7 @@ def test_a_group_waits_for_the_delay_of_the_failed_one_alone(
 ) -> None:
     """ImmediateRetryAsyncErrorHandler, ExponentialBackoffErrorHandler.
 
-    There the group waits, after that, for the visibility timeouts of the others.
+    There the group then also waits for the visibility timeouts of the others.
     """
     bench = new_bench(timeout=600, release_delay=delay)
     bench.send("0", fails=1)
@@ -62,9 +62,9 @@ def test_a_group_waits_for_the_delay_of_the_failed_one_alone(
 
 
 def test_another_worker_is_offered_the_failed_one_first(new_bench: NewBench) -> None:
-    """Issue 444, 7 July 2022: what is kept behind a failed one breaks the order when it goes on.
+    """Issue 444, 7 July 2022: messages held behind a failed one break the order if they run.
 
-    Whichever worker gets it, the other does not go on with what it held.
+    Whatever worker receives it, the other one does not run the messages that it held.
     """
     bench = new_bench(workers=2, processes=1, prefetch=1, timeout=600)
     bench.send("0", fails=3)
@@ -86,8 +86,8 @@ def test_a_message_behind_one_that_always_fails_is_run_and_no_dead_letter(
     assert [bench.message(name).receive_count for name in ("good", "better")] == [1, 1]
 
 
-def test_no_receives_are_spent_on_what_is_behind(new_bench: NewBench) -> None:
-    """The same where no one counts: by default messages come one by one."""
+def test_no_receives_are_spent_on_messages_behind_a_failure(new_bench: NewBench) -> None:
+    """The same without a limit of receives: by default, messages are received one by one."""
     bench = new_bench(timeout=30, fifo_batch=1)
     bench.send("0", fails=6)
     bench.send("1", "2")
@@ -97,7 +97,7 @@ def test_no_receives_are_spent_on_what_is_behind(new_bench: NewBench) -> None:
 
 
 def test_a_delete_that_is_refused_stops_its_group(new_bench: NewBench) -> None:
-    """stopsProcessingAfterAckException; AWS's framework for .NET goes on.
+    """stopsProcessingAfterAckException. AWS's framework for .NET continues.
 
     There the handler runs again. Here the message is deleted when it comes again, and not run.
     """
@@ -118,10 +118,10 @@ def test_a_delete_that_is_refused_stops_its_group(new_bench: NewBench) -> None:
 
 
 @pytest.mark.parametrize("extent", ["one entry", "whole calls"])
-def test_a_delete_that_fails_holds_up_its_own_group_alone(new_bench: NewBench, extent: str) -> None:
+def test_a_delete_that_fails_delays_only_its_own_group(new_bench: NewBench, extent: str) -> None:
     """SqsAcknowledgementExecutor: an answer 200 with `Failed`, or none at all.
 
-    The delete is repeated, and the group waits for it; nothing of it runs twice.
+    The delete is repeated, and the group waits for it. None of its tasks runs twice.
     """
     bench = new_bench()
     bench.send("0", "1")

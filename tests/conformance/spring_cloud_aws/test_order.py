@@ -5,9 +5,9 @@ MessageGroupingSinkTests, OrderedMessageListeningSinkTests (its long row is run 
 tests/acceptance/test_fifo_scenarios.py), integration/SqsFifoIntegrationTests,
 FifoSqsComponentFactory, FifoSqsMessageSourceTests; issues 124 and 892.
 
-Left out: batches that mix groups at wish, as a Celery task has one message; a receive's
+Left out: batches that may mix groups, because a Celery task has one message; a receive's
 `ReceiveRequestAttemptId`, which kombu does not send; containers that refuse standard queues beside
-FIFO ones, as a worker keeps the order of each queue that has one. What LocalStack mixes up is in
+FIFO ones, because a worker keeps the order of each FIFO queue. LocalStack's wrong orders are in
 tests/conformance/servers/differences.py.
 """
 
@@ -57,7 +57,7 @@ def test_work_and_deletes_of_each_group_are_in_order(
 def test_what_is_delivered_at_once_has_one_message_of_each_group(new_bench: NewBench) -> None:
     """receivesBatchesManyGroups: there a batch is of one group.
 
-    Here one of celery-batches has one message of each, as the next waits for that one's delete.
+    Here a batch of celery-batches has one message of each: the next waits for its delete.
     """
     bench = new_bench(processes=0)
     send_groups(bench, groups=4, each=5, longest=1)
@@ -66,7 +66,7 @@ def test_what_is_delivered_at_once_has_one_message_of_each_group(new_bench: NewB
     assert sorted(names) == ["0-0", "1-0", "2-0", "3-0"]
 
 
-def test_an_ack_that_does_not_come_holds_up_its_group(new_bench: NewBench) -> None:
+def test_a_missing_ack_delays_its_group(new_bench: NewBench) -> None:
     """Issue 124: the second must not be handled while the first is not acked."""
     bench = new_bench(workers=2)
     bench.send("1", takes=100)
@@ -77,7 +77,7 @@ def test_an_ack_that_does_not_come_holds_up_its_group(new_bench: NewBench) -> No
 
 
 def test_with_early_acks_the_starts_are_in_order(new_bench: NewBench) -> None:
-    """Issue 124 for tasks that are acked as they begin: no two begin in another order."""
+    """Issue 124 for tasks that are acked when they begin: they begin in order."""
     bench = new_bench(workers=2)
     bench.send("1", "2", "3", takes=5, acks_early=True)
     bench.run(until=4)

@@ -1,8 +1,8 @@
-"""What waits for another of its group is kept, and nothing else.
+"""A message that waits for another of its group is held, and no other.
 
 Source: awspring/spring-cloud-aws, SqsFifoIntegrationTests
 (visibilityTimeoutExtensionWorksForFifoBatch), MessageVisibilityExtendingSinkAdapter; issues 196 and
-1430 (which removed what was handled by an equality that did not hold; our leases go by message id).
+1430 (an equality that did not hold removed handled messages; our leases use the message id).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.conformance.conftest import NewBench
 TEN = tuple(f"m{number}" for number in range(10))
 
 
-def test_what_waits_is_extended_and_what_is_deleted_is_not(new_bench: NewBench) -> None:
+def test_waiting_messages_are_extended_and_deleted_ones_are_not(new_bench: NewBench) -> None:
     """visibilityTimeoutExtensionWorksForFifoBatch: ten of a group, visibility timeout 5 s.
 
     There the rest is extended before each message, and never while one is handled.
@@ -27,8 +27,8 @@ def test_what_waits_is_extended_and_what_is_deleted_is_not(new_bench: NewBench) 
     assert [bench.message(name).receive_count for name in TEN] == [1] * 10
 
 
-def test_what_waits_is_extended_during_a_long_task(new_bench: NewBench) -> None:
-    """Issue 196: slow handlers, and those that waited came twice, with handles that had expired."""
+def test_waiting_messages_are_extended_during_a_long_task(new_bench: NewBench) -> None:
+    """Issue 196: with slow handlers, waiting messages came twice, with expired handles."""
     bench = new_bench(timeout=2)
     bench.send("first", takes=60)
     bench.send("second", "third", takes=10)

@@ -1,4 +1,4 @@
-"""Our channel, too: with a heartbeat bound whose calls all succeed, for each test a new one."""
+"""Our channel with a heartbeat whose calls all succeed, new for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares a suite's tests among pytest processes side by side: who comes first, claims the next.
+"""Shares a suite's tests among parallel pytest processes: a free process claims the next test.
 
 So they end at about the same time, and no one needs to know how long a test takes. A claim is a
 file in the folder that `PEERS_CLAIMS` names.
@@ -28,13 +28,13 @@ def claimed(items: Sequence[T], folder: Path) -> Iterator[T]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run what this process claims; leave it to pytest where tests could not be collected."""
+    """Run the tests this process claims. If collection failed, leave it to pytest."""
     if session.testsfailed:
         return None
     mine = claimed(session.items, Path(os.environ["PEERS_CLAIMS"]))
     item = next(mine, None)
     while item is not None:
-        # A test's fixtures are torn down as far as the next one does not need them.
+        # A test's fixtures are torn down unless the next one needs them.
         following = next(mine, None)
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following

@@ -1,4 +1,4 @@
-"""Has boto3 read its data files once a process, not once a client: each test makes clients."""
+"""Makes boto3 read its data files once a process, not once a client: each test makes clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Has Celery's integration tests run on SQS, which has no broadcast, with any worker.
+"""Runs Celery's integration tests on SQS, which has no broadcast, with any worker.
 
-What their manager asks the worker by broadcast, it asks the queue, or by a task.
+Where their manager would send the worker a broadcast, it looks at the queue or sends a task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from celery.result import allow_join_result
 
 from tests.support.clients import sqs_client
 
-#: A task that is left over by a test, one with a far ETA say, is waited for so long, in seconds.
+#: How long to wait for a task that a test left, for example one with a far ETA, in seconds.
 _IDLE_WITHIN = 5.0
 _POLL = 0.1
 #: For the answer of a worker that is busy, in seconds.
@@ -27,10 +27,10 @@ _WORKER_SECONDS = 60.0
 
 
 class _Inspect:
-    """Answers for the one worker that there is."""
+    """Answers for the only worker."""
 
     def ping(self) -> dict[str, dict[str, Any]]:
-        """Have it run a task."""
+        """Make it run a task."""
         with allow_join_result():
             return {"worker": {"ok": ping.delay().get(timeout=_PING_SECONDS)}}
 

@@ -1,4 +1,4 @@
-"""Writes what became of each test, as JSON, to the file that `PEERS_OUTCOMES` names."""
+"""Writes the result of each test, as JSON, to the file that `PEERS_OUTCOMES` names."""
 
 from __future__ import annotations
 

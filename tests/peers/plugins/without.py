@@ -1,6 +1,6 @@
-"""Leaves out the tests whose ids the JSON file has that `PEERS_WITHOUT` names.
+"""Leaves out the tests whose ids are in the JSON file that `PEERS_WITHOUT` names.
 
-So a run is of all that another has not answered, also of what that one never came to see.
+So a run covers all tests without a result in another run, even tests that it never collected.
 """
 
 from __future__ import annotations
