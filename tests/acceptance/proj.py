@@ -52,9 +52,9 @@ if "PROJ_FORGET" in os.environ:
     app.steps["consumer"].add(ForgetsJobs)
 
 if "PROJ_QUIT" in os.environ:
-    from tests.acceptance.quitting import quit_amid
+    from tests.acceptance.quitting import quit_during
 
-    quit_amid(os.environ["PROJ_QUIT_AMID"], Path(os.environ["PROJ_QUIT"]))
+    quit_during(os.environ["PROJ_QUIT_DURING"], Path(os.environ["PROJ_QUIT"]))
 
 if "PROJ_STALL" in os.environ:
     # For how long the event loop stalls when a task is received, in seconds.

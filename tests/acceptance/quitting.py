@@ -25,15 +25,15 @@ MOMENTS = {
 }
 
 
-def quit_amid(moment: str, file: Path) -> None:
+def quit_during(moment: str, file: Path) -> None:
     """Have SIGQUIT sent to this process, once, at one of the moments, when that file is there."""
     owner, name = MOMENTS[moment]
     original: Callable[..., Any] = getattr(owner, name)
 
-    def quit_and_go_on(*args: Any, **options: Any) -> Any:
+    def quit_and_continue(*args: Any, **options: Any) -> Any:
         if file.exists():
             file.unlink()
             os.kill(os.getpid(), signal.SIGQUIT)
         return original(*args, **options)
 
-    setattr(owner, name, quit_and_go_on)
+    setattr(owner, name, quit_and_continue)

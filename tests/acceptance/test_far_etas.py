@@ -15,8 +15,8 @@ def test_a_task_that_is_due_later_is_released_until_then_and_runs_once(new_scene
     scene = new_scene(attributes={"VisibilityTimeout": "4"})
     scene.worker("-c", "1", conf={"sqs_heartbeat_max_lease": 4})
     scene.send("work", "a", countdown=12)
-    handed_back = scene.proxy.wait_for(CHANGE)[0]
-    assert 4 < handed_back.entries[0]["VisibilityTimeout"] <= 12
+    released = scene.proxy.wait_for(CHANGE)[0]
+    assert 4 < released.entries[0]["VisibilityTimeout"] <= 12
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]
@@ -24,11 +24,11 @@ def test_a_task_that_is_due_later_is_released_until_then_and_runs_once(new_scene
     came_again = next(
         call.answered_at
         for call in scene.calls("ReceiveMessage")
-        if call.started_at > handed_back.started_at and (call.answer or {}).get("Messages")
+        if call.started_at > released.started_at and (call.answer or {}).get("Messages")
     )
     assert came_again is not None
     meanwhile = [call for call in scene.calls(CHANGE) if call.started_at < came_again]
-    assert [call.started_at for call in meanwhile] == [handed_back.started_at]
+    assert [call.started_at for call in meanwhile] == [released.started_at]
 
 
 def test_a_task_due_beyond_twelve_hours_is_released_for_as_long_as_sqs_allows_with_a_warning(

@@ -117,7 +117,7 @@ def test_a_soft_shutdown_while_a_poll_is_processed_releases_its_messages(
     worker = start(
         scene,
         "threads",
-        {"PROJ_QUIT": str(quit_now), "PROJ_QUIT_AMID": moment},
+        {"PROJ_QUIT": str(quit_now), "PROJ_QUIT_DURING": moment},
         worker_soft_shutdown_timeout=2 * PATIENCE,
     )
     scene.send("hold", "long")

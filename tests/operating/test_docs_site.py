@@ -43,13 +43,13 @@ COPY_ALL = f"""
   addEventListener("copy", () => {{ copied = document.activeElement.value }});
   [...document.querySelectorAll("{BUTTON}")].map(button => {{ button.click(); return copied }})
 """
-#: What keeps its terminal until it is stopped.
+#: Commands that keep their terminal until they are stopped.
 GOES_ON = re.compile(
     r"celery .*\bworker\b|runserver|flask .*\brun\b|testing\.server|--watch|pipeline stream"
     r"|http\.server"
 )
 DESKTOP, PHONE = (1400, 1000), (420, 1000)
-#: As many columns of code are seen at once on a desktop.
+#: The columns of code that a desktop shows at once.
 COLUMNS = 100
 #: What is hard to read: a broken name in a table, a copy button on its code, a scroll bar below the
 #: page or below code of few columns.
@@ -80,7 +80,7 @@ UNMARKED = {"map<string,string>": "map"}
 
 
 class Page(HTMLParser):
-    """What a built page has for anchors, and where it points."""
+    """The anchors of a built page, and its links."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -126,12 +126,12 @@ class Cells(HTMLParser):
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The site that `make docs` builds, and what that prints."""
     folder = tmp_path_factory.mktemp("site")
-    # No test installs anything where it runs itself.
+    # No test installs anything in its own environment.
     stamp = f"{sys.prefix}/test.stamp"
     done = subprocess.run(
         ["make", "docs", f"SITE={folder}", f"VENV={sys.prefix}", f"--old-file={stamp}"],
         cwd=ROOT,
-        # As if no other make ran this test: it would have this one say more.
+        # As if no make ran this test: otherwise this make would print more.
         env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
         capture_output=True,
         text=True,
@@ -152,7 +152,7 @@ def broken(site: Path) -> Iterator[str]:
     for path, page in pages.items():
         for link in (*page.links, *page.loaded):
             url = urlsplit(link)
-            # The page for what is not found is shown at any address, and so links from the root.
+            # The page for missing pages is shown at any address, so its links start at the root.
             if url.scheme or path.name == "404.html":
                 continue
             target = (path.parent / unquote(url.path)).resolve() if url.path else path
@@ -245,7 +245,7 @@ def test_the_site_is_as_light_or_dark_as_the_reader_prefers(
 
 @pytest.fixture
 def served(site: Path) -> Iterator[str]:
-    """The address of the site on a server: from files, browsers do not let it search."""
+    """The address of the site on a server: browsers do not let it search from files."""
     handler = partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

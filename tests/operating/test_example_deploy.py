@@ -1,4 +1,4 @@
-"""The example project's deploy files say what they mean, as far as no cluster is needed to tell."""
+"""The example project's deploy files are consistent, as far as that shows without a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.markdown import ROOT, blocks
 from tests.support.workers import SAFE_ENV
 
 DEPLOY = FOLDER / "deploy"
-#: The longest that a worker may take to go, in seconds: the same wherever it runs.
+#: The longest time that a worker may take to exit, in seconds, on every platform.
 LONGEST_END = 630
 
 
@@ -60,7 +60,7 @@ def test_all_start_the_same_worker_and_end_it_the_same_way(
     assert pod("worker.yaml")["containers"][0]["args"][:4] == worker
 
     assert dockerfile["STOPSIGNAL"] == unit["KillSignal"] == "SIGTERM"
-    # Celery's pool processes end at SIGTERM: it is for the main process.
+    # Celery's pool processes exit at SIGTERM, so only the main process must receive it.
     assert unit["KillMode"] == "mixed"
     assert int(unit["TimeoutStopSec"]) == LONGEST_END
     assert pod("worker.yaml")["terminationGracePeriodSeconds"] == LONGEST_END

@@ -1,4 +1,4 @@
-"""How the example project takes an order, and that it keeps none that it can't send."""
+"""How the example project takes an order, and that it keeps no order that it can't send."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_order_that_cannot_be_sent_is_taken_back(
     assert caught.value.status == 503
     assert list(tmp_path.iterdir()) == []
     assert studio("jobs").newest_first() == []
-    with pytest.raises(KeyError, match="no job"):  # for a worker that got the message nevertheless
+    with pytest.raises(KeyError, match="no job"):  # for a worker that received the message anyway
         studio("jobs").get(*sending.sent)
     (record,) = caplog.records
     assert str(fault) in record.getMessage()

@@ -1,4 +1,4 @@
-"""What the example project makes of a CSV file, and says of one that it can't add up."""
+"""How the example project adds up a CSV file, and what it says if it can't."""
 
 from __future__ import annotations
 

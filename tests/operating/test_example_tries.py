@@ -27,7 +27,7 @@ with jobs.get(sys.argv[1]).trying(int(sys.argv[2]), 5) as folder:
 
 @contextmanager
 def working(job_id: str, receive_count: int) -> Iterator[None]:
-    """Have another process try a job while the block runs, and kill it then."""
+    """Let another process try a job while the block runs, then kill it."""
     with subprocess.Popen(
         [sys.executable, "-c", WORKER, job_id, str(receive_count)],
         cwd=FOLDER,
@@ -51,7 +51,7 @@ def test_the_state_of_a_job_follows_its_tries(studio: Studio) -> None:
             raise ValueError("no order")
         assert job.state == state
     assert [each.text for each in job.tries] == [f"receive {n}: no order" for n in (1, 4, 5)]
-    # Its message was moved back from the dead-letter queue: SQS counts anew.
+    # Its message was moved back from the dead-letter queue: SQS counts from one again.
     with job.trying(1, 5) as made:
         assert job.state == "started"
         (made / "totals.csv").touch()

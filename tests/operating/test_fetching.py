@@ -77,7 +77,10 @@ def test_a_journal_may_be_a_whole_bucket(s3: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("journal", "fault"),
     [
-        ("s3://nobody/prod", "'s3://nobody/prod' can't be read: .*NoSuchBucket.*s3:ListBucket"),
+        (
+            "s3://no-bucket/prod",
+            "'s3://no-bucket/prod' can't be read: .*NoSuchBucket.*s3:ListBucket",
+        ),
         ("s3://", "'s3://' must be a folder, or s3://BUCKET/PREFIX"),
         (
             f"s3://{BUCKET}/typo",
@@ -134,7 +137,7 @@ def test_an_object_that_is_gone_when_its_turn_comes_is_an_error(s3: Any, tmp_pat
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
 
     class Racing:
-        """Lists what somebody removes then."""
+        """Lists objects that are removed before their download."""
 
         get_paginator = s3.get_paginator
 
@@ -187,6 +190,6 @@ def test_a_journal_on_s3_is_printed_as_if_it_were_a_folder(s3: Any, tmp_path: Pa
 
 
 def test_the_command_ends_with_the_error_of_s3(s3: Any) -> None:
-    result = CliRunner().invoke(main, ["s3://nobody/prod"])
+    result = CliRunner().invoke(main, ["s3://no-bucket/prod"])
     assert result.exit_code == 2
     assert "s3:ListBucket" in result.output

@@ -1,4 +1,4 @@
-"""The Flask extension, in an application factory and with a Celery app of one's own."""
+"""The Flask extension, in an application factory and with the user's own Celery app."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
 from tests.unit.journal.making import event_of, files_in, frames_of
 
-#: Writes without end, in many small segments, and prints how many lines are written.
+#: Writes endlessly, in many small segments, and prints how many lines are written.
 WRITER = """
 import os, sys
 from pathlib import Path
@@ -45,11 +45,9 @@ for number in range(10**9):
         os.write(1, b"%d\\n" % journal.stats.written)
 """
 
-#: Journals under gevent or eventlet while nothing yields.
-
 
 def killed_writer(target: Path | str, lines: int, moments: random.Random, spool: str = "") -> int:
-    """Have a process write, kill it, and return how many lines it knew to be written."""
+    """Let a process write, kill it, and return how many lines it reported as written."""
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(target), spool, str(lines)],
         cwd=ROOT,
@@ -78,7 +76,7 @@ def test_a_killed_worker_loses_only_what_was_not_written(seed: int, tmp_path: Pa
     assert before == list(range(1, len(before) + 1))
     assert len(before) >= written
 
-    # Whoever starts next closes what was left open.
+    # The next process that starts closes the segment that was left open.
     journal = open_journal(str(tmp_path))
     journal.start(WorkerInfo())
     journal.close(PATIENCE)
@@ -108,9 +106,9 @@ def test_the_documented_snippet_finds_messages_that_were_received_again(tmp_path
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Where boto3 looks for S3, and may not find it yet."""
+    """The port where boto3 looks for S3, which may not be there yet."""
     with socket.socket() as held:
-        # So long no other process gets it, but a server of this one may listen on it.
+        # Meanwhile no other process gets it, but a server of this process may listen on it.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]

@@ -36,7 +36,7 @@ def scene() -> Iterator[Observed]:
 
 
 class Answer:
-    """What came back for a request."""
+    """The answer to a request."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status, self.headers, self.body = status, headers, body
@@ -56,7 +56,7 @@ def get(scene: Observed, path: str, *, method: str = "GET", **headers: str) -> A
 
 
 def send(scene: Observed, *parts: bytes) -> bytes:
-    """Send bytes as they are and return all that comes back."""
+    """Send raw bytes and return the whole answer."""
     with socket.create_connection(("127.0.0.1", scene.server.port or 0), PATIENCE) as client:
         for part in parts:
             client.sendall(part)
@@ -65,7 +65,7 @@ def send(scene: Observed, *parts: bytes) -> bytes:
 
 @contextmanager
 def idle_connections(scene: Observed, count: int, sent: bytes) -> Iterator[None]:
-    """Hold connections open that have sent that and wait for nothing."""
+    """Hold connections open that have sent these bytes and then stay idle."""
     with ExitStack() as stack:
         for _ in range(count):
             idle = socket.create_connection(("127.0.0.1", scene.server.port or 0), PATIENCE)
@@ -270,8 +270,8 @@ def test_many_ask_at_once(scene: Observed) -> None:
     assert statuses.count(200) > len(paths) // 2
 
 
-#: What a client sends that then says no more: nothing, a part of a request, or one whose answer
-#: it never takes.
+#: What a client sends before it stays silent: nothing, a part of a request, or a request whose
+#: answer it never reads.
 SILENCES = [b"", b"GET /lea", b"GET /leases HTTP/1.1\r\nHost: localhost\r\n\r\n"]
 
 
@@ -279,7 +279,7 @@ SILENCES = [b"", b"GET /lea", b"GET /leases HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def test_a_probe_is_answered_however_many_connections_are_idle(
     silence: bytes, scene: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No idle one ends by itself.
+    # No idle connection is closed early.
     monkeypatch.setattr(exchange, "SECONDS", PATIENCE)
     monkeypatch.setattr(exchange, "LINGER_SECONDS", PATIENCE)
     for number in range(500):
@@ -376,7 +376,7 @@ def test_others_are_refused_without_a_token(scene: Observed) -> None:
     scene.server.stop()
     scene.server = server
     assert get(scene, "/leases").status == 401
-    # By whatever name others know this machine.
+    # Under any name that others have for this machine.
     assert get(scene, "/healthz", Host="worker.example").status == 200
 
 

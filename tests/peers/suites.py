@@ -21,7 +21,7 @@ class Suite:
         paths: Its test files and folders.
         both: The pytest plugins with ours and with stock.
         ours: Those that replace something of theirs by ours.
-        left_out: Tests that show nothing about ours, by the beginnings of their ids, with the reason.
+        left_out: Tests that show nothing about ours, by prefix of their ids, with the reason.
         known: Intended differences.
         on_sqs: Whether they need an SQS and a Redis.
         shards: How many processes share them. Those that mostly wait take turns at it.

@@ -1,1 +1,1 @@
-"""What the pipeline makes of journals."""
+"""The tables, reports and settings that the pipeline makes from journals."""

@@ -1,4 +1,4 @@
-"""Small frames of the tables' shapes, from dicts: what is not given is null."""
+"""Small frames of the tables' shapes, from dicts. Missing values are null."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY = 1_773_446_400_000_000
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 
-#: Whose day a row's `dt` is, where it is not given.
+#: The column whose day a row's `dt` is, if it is not given.
 _DAY_OF = {"events": "ts", "attempts": "received", "workers": "first_seen"}
 _EPOCH = datetime.date(1970, 1, 1)
 
@@ -33,7 +33,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """Return a frame of the table's schema; `dt` is filled in where it can be."""
     filled = [dict(zip(table.names, _tuple_of(table, row), strict=True)) for row in rows]
-    # By way of Arrow the rows are part of the plan: no Python worker hands them over.
+    # With Arrow, the rows are part of the plan: no Python worker transfers them.
     arrow = pyarrow.Table.from_pylist(filled, to_arrow_schema(StructType.fromDDL(table.ddl)))
     return spark.createDataFrame(arrow)
 
@@ -66,13 +66,13 @@ def message(ev: str, at: float, **fields: Any) -> dict[str, Any]:
 
 
 def attempts_frame(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Return attempts, of queue `work` by worker `w1` where nothing else is said."""
+    """Return attempts, by default of queue `work` by worker `w1`."""
     base = {"queue": "work", "msg": "m1", "dlv": "d1", "wid": "w1", "task": "proj.add", "rc": 1}
     return frame_of(spark, ATTEMPTS, [{**base, **row} for row in rows])
 
 
 def workers_frame(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Return workers, `w1` from midnight on where nothing else is said."""
+    """Return workers, by default `w1` from midnight."""
     base = {"wid": "w1", "first_seen": DAY, "lines": 1, "first_seq": 1, "last_seq": 1}
     return frame_of(spark, WORKERS, [{**base, **row} for row in rows])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-#: For every JVM that a test starts: what lives for seconds is not worth compiling twice.
+#: For every JVM that a test starts: it lives for seconds, so compiling twice is not worth it.
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: The variable by which each `java` takes its options, those that Spark starts included.
 JAVA_VARIABLE = "JDK_JAVA_OPTIONS"

@@ -19,7 +19,7 @@ _DEPLOY = "org.apache.spark.deploy"
 _SPARK = Path(pyspark.__file__).parent
 #: Of the processes that start executors, which have memory of their own.
 _DAEMON_MEMORY = "256m"
-#: A machine that is only slow is not lost: one that is, the master learns by its connection.
+#: A slow machine is not lost. The master learns of a lost one by its connection.
 _DAEMON_OPTIONS = " ".join(
     f"-Dspark.{name}.timeout={SPARK_PATIENCE:.0f}" for name in ("worker", "network")
 )
@@ -28,7 +28,7 @@ _URL = re.compile(rb"Starting Spark master at (spark://\S+)")
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a program needs to know of it."""
+    """What a program needs to know about it."""
 
     url: str
     workers: list[ProcessContainer]

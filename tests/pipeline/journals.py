@@ -43,7 +43,7 @@ class Worker:
         vt: int | None = None,
         **received: Any,
     ) -> None:
-        """Receive a message, run its task for so long and end it by that event; None: never.
+        """Receive a message, run its task for so long and end it by that event. None: never.
 
         Args:
             cause: Of the end.
@@ -81,7 +81,7 @@ class Worker:
 def write_segment(
     folder: Path, day: str, wid: str, lines: list[dict[str, Any]], end: str = ""
 ) -> None:
-    """Write a closed segment of these lines, and of whatever else is at its end."""
+    """Write a closed segment of these lines, and append other bytes."""
     path = closed_path(folder / segment_path(day, wid, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{json.dumps(line)}\n" for line in lines) + end

@@ -29,7 +29,7 @@ def deleted(at: float, **fields: Any) -> Event:
 
 STARTED = message("task-started", 2)
 STOPPED = {"ev": "worker-stopped", "ts": DAY + 99 * SECOND}
-#: The end of the data is an hour after midnight: a worker without such a line is silent.
+#: The data ends an hour after midnight. A worker without such a line is silent.
 HOUR = 3600 * SECOND
 HEARD = {"ev": "keeper-late", "ts": DAY + HOUR, "late_us": 1}
 SILENT = {"ev": "keeper-late", "ts": DAY + HOUR, "late_us": 1, "wid": "other"}
@@ -62,7 +62,7 @@ CASES: list[tuple[str, float | None, list[Event]]] = [
 
 ERRORS = [each.value for each in Outcome if each is not Outcome.DONE]
 CAUSES = [*GIVEN_BACK[1:], "a new one", "one more"]
-#: By the cause, an error of the same message. Each error stands there at least once.
+#: By the cause, an error of the same message. Each error occurs at least once.
 TOLD_WITH = dict(zip(CAUSES, cycle(ERRORS), strict=False))
 A_THOUSAND = [received(at, dlv=f"d{at}", rc=at, wid=f"w{at % 3}") for at in range(1, 1001)]
 random.Random(1).shuffle(A_THOUSAND)

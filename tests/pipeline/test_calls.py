@@ -19,7 +19,7 @@ def _answers(ev: str, batch: int, **fields: Any) -> list[dict[str, Any]]:
 def _received(queue: str, asked: float, *waits: float, **fields: Any) -> list[dict[str, Any]]:
     """Return what one receive brought, each message so long after it was asked for, in seconds.
 
-    Times of lines are rounded each by itself: so the moment is a microsecond off in some.
+    The times of lines are rounded separately, so some are off by a microsecond.
     """
     return [
         message(

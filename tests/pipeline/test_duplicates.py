@@ -37,7 +37,7 @@ SECOND_RUN = {
 GONE = {"ended_as": "abandoned", "ended": None, "finished": None, "last_event": at(5)}
 
 OPTED_OUT = "proj.slow"
-#: As the first lines of workers have it.
+#: As in the first lines of workers.
 TASKS = (
     "{'proj.add': Rules(visibility_timeout=None, release_delay=(1, 2), extend=None), "
     "'proj.slow': Rules(visibility_timeout=None, release_delay=None, extend=False)}"
@@ -89,7 +89,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
     ),
     ("not-permitted", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="denied")]),
     ("not-permitted", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="no-queue")]),
-    # The journal says so of another message, and this one is not tried.
+    # The journal reports it for another message, and this one is not tried.
     ("not-permitted", {}, {}, [message("permission-denied", 9, msg="m9", dlv="d9", act="extend")]),
     # Of failures, the last counts.
     (
@@ -133,7 +133,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
 ]
 
 
-#: Planned after the last extension in time, and before the next receive, are but two of them.
+#: Only two of them were planned after the last extension in time and before the next receive.
 REFUSED = {"lat_us": 20_000, "err": "throttled"}
 CALLS = [
     message("extension-failed", 9, **REFUSED),
@@ -209,7 +209,7 @@ def found(request: pytest.FixtureRequest, spark: SparkSession) -> dict[str, list
     """Return the duplicates of each scenario."""
     attempts = [_own(row, name) for name, (rows, _) in SCENARIOS.items() for row in rows]
     events = [_own(row, name) for name, (_, rows) in SCENARIOS.items() for row in rows]
-    # The end of the data, and what the first of each pair says of itself.
+    # The end of the data, and the settings of the first worker of each pair.
     workers = [
         {"wid": "other", "last_seen": at(2 * HOURS), "stopped": at(2 * HOURS)},
         *({"wid": f"w1/{name}", "settings": {"tasks": TASKS}} for name in SCENARIOS),

@@ -105,12 +105,12 @@ def test_what_is_no_event_is_counted_by_segment_and_reason(
     put(tmp_path, "seg-5.jsonl.zst", frame(encoded(good[1100:1200])) + cut[: len(cut) // 2])
     put(tmp_path, "seg-6.jsonl.zst", b"no zstd" * 9)
     put(tmp_path, ".seg-7.jsonl.zst", b"not whole yet")
-    # Only what lacks its end is torn, whatever else is in it.
+    # Only a segment without its end is torn, whatever else is in it.
     in_the_middle = [good[1200], "this is not json", "[1,2,3]", '{"v":1,"ts":17', good[1201]]
     put(tmp_path, "seg-8.jsonl.zst", frame(encoded(in_the_middle)))
     put(tmp_path, "seg-9.jsonl.zst", frame(encoded(in_the_middle) + b'{"v":1,"ts":17'))
     put(tmp_path, "seg-10.jsonl.open", encoded(in_the_middle))
-    # Nothing shows where Spark takes the end of the file for the segment's.
+    # Nothing shows if Spark treats the end of the file as the segment's.
     put(tmp_path, "seg-11.jsonl.zst", b"")
     put(tmp_path, "seg-12.jsonl.zst", frame(b""))
     put(tmp_path, "seg-13.jsonl.zst", frame(encoded(good[1202:1204])) + frame(encoded(good))[:99])
@@ -151,7 +151,7 @@ HARMED: dict[str, tuple[bytes | None, list[str]]] = {
 def test_a_job_writes_what_can_be_read_and_counts_the_rest(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, is_here: bool
 ) -> None:
-    """A job reads a journal strictly first: whatever that meets, its tables tell all."""
+    """A job first reads a journal strictly. Whatever that finds, its tables are complete."""
     if not is_here:
         monkeypatch.setattr(closed_segments, "here", lambda *_: None)
     journal, tables = tmp_path / "journal", tmp_path / "tables"
@@ -190,7 +190,7 @@ NUMBERED: dict[str, tuple[list[int], bool, bool]] = {
 def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     spark: SparkSession, tmp_path: Path, closed: int, reads_again: int
 ) -> None:
-    """Only if one is closed at each read, the job continues without it."""
+    """The job continues without one only if a segment is closed at each read."""
     journal, days, steps = tmp_path / "journal", Days.of(FIRST), []
     for number, line in enumerate(lines(3)):
         put(journal, f"seg-{number}.jsonl.open", encoded([line]))
@@ -215,7 +215,7 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
 def test_a_worker_is_whole_whose_numbers_are_each_there_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """And has copies where one is there twice, whatever else lacks."""
+    """It has copies if a number is there twice, whatever else is missing."""
     for wid, (numbers_read, _, _) in NUMBERED.items():
         for place, number in enumerate(numbers_read):
             line = lines(1, wid)[0] | {"seq": number}
@@ -288,7 +288,7 @@ def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
         rows[4]["first"] -= 600 * SECOND
         return rows
 
-    # A receive by a stopped process does not count, nor one of a message that was received before.
+    # Receives by a stopped process, and of messages that were received before, do not count.
     not_first = lines(1, "w1", ev="message-received", rc=2, first=0, seq=10, ts=DAY + 9 * SECOND)[0]
     put(tmp_path, "seg-1.jsonl.open", encoded([*receives("w1", 7 * SECOND), not_first]))
     put(tmp_path, "seg-1.jsonl.open", encoded(receives("w2", 30_000)), wid="w2")

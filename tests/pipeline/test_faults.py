@@ -1,4 +1,4 @@
-"""What an engine says when it fails is one line."""
+"""The error of an engine that fails is one line."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_segments_are_counted_once_by_the_days_of_their_folders(tmp_path: Path) 
 
 @pytest.mark.thorough
 def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_path: Path) -> None:
-    """Its log would be hundreds, and Java would warn of a module that Spark asks for."""
+    """Its log would have hundreds, and Java would warn about a module that Spark requests."""
     tables = shutil.copytree(built[1], tmp_path / "tables")
     for file in (tables / "duplicates").rglob("*.parquet"):
         data = file.read_bytes()
@@ -177,7 +177,7 @@ def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_p
     done = subprocess.run(
         [sys.executable, "-m", "celery", "-b", "memory://", "sqs-heartbeat", "report", str(tables)],
         cwd=tmp_path,
-        # Without what the tests' own Spark starts with.
+        # Without the options of the tests' own Spark.
         env={k: v for k, v in os.environ.items() if k not in ("PYSPARK_SUBMIT_ARGS", JAVA_VARIABLE)}
         | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

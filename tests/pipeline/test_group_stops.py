@@ -57,11 +57,11 @@ def attempt(begin: float, end: float, ended_as: str = "released", **values: Any)
 
 
 def waits(begin: float, end: float, msg: str, **values: Any) -> Attempt:
-    """Return an attempt that was given back because its group was stopped."""
+    """Return an attempt that was released because its group was stopped."""
     return attempt(begin, end, msg=msg, cause="group stopped", started=None, **values)
 
 
-#: What an attempt came to, and whether it stops its group.
+#: The end of an attempt, and whether it stops its group.
 STOPPING: list[tuple[str, Attempt, bool]] = [
     ("failed", {"cause": "failed"}, True),
     ("failed, before it started", {"cause": "failed", "started": None}, True),
@@ -109,7 +109,7 @@ SCENARIOS: dict[str, list[Attempt]] = {
         attempt(17, 19, rc=2),
         waits(17, 19, "m2", rc=2),
         attempt(24, 30, "deleted", rc=3),
-        # For m2, which came along with m3.
+        # For m2, which was received with m3.
         attempt(31, 33, msg="m2", rc=3),
         waits(31, 33, "m3", rc=2),
         attempt(40, 41, "deleted", msg="m2", rc=4),
@@ -220,7 +220,7 @@ def test_a_message_without_an_end_stops_its_group_until_the_data_s_end(
 
 
 def test_a_later_message_of_the_group_shows_that_the_one_before_is_gone(found: Stops) -> None:
-    """It was deleted by a worker without a journal, say. One that came with it shows nothing."""
+    """For example, a worker without a journal deleted it. One received with it shows nothing."""
     (row,) = found["gone"]
     assert (row.outcome, row.resumed_at, row.seconds) == ("unknown", at(60), 48.0)
 

@@ -77,7 +77,7 @@ def _life(wid: str, size: int, begin: float, end: float) -> dict[str, Any]:
 _LIVES = [
     *(_life(wid, size, 0, 86_400 - 1) for wid, size in (("w1", 4), ("w2", 8))),
     _life("w1", 4, 86_400 + 1, _END_OF_DATA),
-    # Each ends before the next begins, except that the last two are there at the same time.
+    # Each ends before the next begins, except that the last two overlap.
     *(_life(f"again-{at}", 2 + at, 60 * at, 60 * at + 50) for at in range(3)),
     _life("again-3", 5, 165, 200),
     # The first one's lines of the first day end before the second one begins.

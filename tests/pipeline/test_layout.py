@@ -1,4 +1,4 @@
-"""Who may import whom in the pipeline: from the journal over the tables to the report."""
+"""Which modules of the pipeline may import which: from the journal to the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = "celery_sqs_heartbeat"
 PIPELINE = f"{PACKAGE}.pipeline"
 ROOT = Path(celery_sqs_heartbeat.__file__).parent
 
-#: Each folder may import those before it, and the modules beside the folders that all share.
+#: Each folder may import those before it, and the shared modules beside the folders.
 FOLDERS = ("storage", "tables", "tuning", "engine", "report")
 SHARED = {"errors", "options", "phrases", "prices", "schema"}
 #: These put the folders together. A folder after them may import `engines`.

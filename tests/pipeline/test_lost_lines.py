@@ -1,4 +1,4 @@
-"""Duplicates of which the lines are lost that would tell why."""
+"""Duplicates whose explaining lines are lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEXT = {
     "finished": at(50), "ended": at(50), "ended_as": "deleted", "vt": 30, "last_event": at(50),
 }  # fmt: skip
 SECOND_RECEIVE, THIRD_RECEIVE = NEXT | {"rc": 2}, NEXT | {"rc": 3}
-#: Another worker of the queue, by another message.
+#: Another worker of the queue, known by another message.
 SERVES = DONE | {"wid": "w3", "msg": "m3", "dlv": "d3", "started": None}
 
 
@@ -48,7 +48,7 @@ def worker(wid: str, last: float, *, stopped: bool = False, **fields: Any) -> Ro
     }  # fmt: skip
 
 
-#: Numbers 3 and 4 lack, of the time after the first lease.
+#: Numbers 3 and 4 are missing, from the time after the first lease.
 NUMBERS = [(1, -30), (2, 25), (5, 38), (6, 50)]
 GAP = {"first_seq": 1, "last_seq": 6, "lines": 4, "stopped": at(70), "last_seen": at(70)}
 
@@ -86,7 +86,7 @@ SCENARIOS: dict[str, tuple[str, str, list[Row], list[Row], list[Row], list[str]]
         [worker("w1", 5, stopped=True)],
         [],
     ),
-    # The receive that is missing was 30 s before the next one at the latest.
+    # The missing receive was at least 30 s before the next one.
     "killed too late for it": (
         "no-heartbeat",
         "receive 2",
@@ -225,7 +225,7 @@ def test_a_worker_of_which_no_line_could_be_read_may_have_served_any_queue(
 
 
 def test_a_worker_that_is_silent_for_long_was_killed(spark: SparkSession) -> None:
-    """Also where it held nothing: it may have received something in its last second."""
+    """Even if it held nothing: it may have received something in its last second."""
     silent = worker("w3", 2) | {"wid": "w3"}
     rows = [SECOND_RECEIVE | {"first": at(3)}, SERVES | {"last_event": at(1), "ended": at(1)}]
     for heard, cause in ((800, "no-heartbeat"), (1000, "lines-lost")):

@@ -1,4 +1,4 @@
-"""Messages that were left to SQS until their tasks were due are no trouble in any table."""
+"""No table counts messages that waited at SQS until their tasks were due as a problem."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKERS = (
 
 
 def parked(msg: str, rc: int, at: float, *, ev: str = "message-released") -> list[dict[str, Any]]:
-    """Return the receive of a message that is left to SQS for an hour."""
+    """Return the receive of a message that waits at SQS for an hour."""
     own = {"msg": msg, "dlv": f"{msg}{rc}", "rc": rc, "max_rc": 3}
     return [
         message("message-received", at, vt=60, cause="new", **own),
@@ -76,7 +76,7 @@ def test_none_of_them_has_to_recover_but_one_that_became_a_dead_letter(
 def test_none_of_them_was_executed_twice(
     spark: SparkSession, events: DataFrame, attempts: DataFrame
 ) -> None:
-    # That message's first receives are in no journal, so that it says nothing here.
+    # That message's first receives are in no journal, so it shows nothing here.
     of_others = attempts.where("msg <> 'dead'")
     found = duplicates_of(of_others, events, workers_frame(spark, *WORKERS), rejects_of(spark))
     assert found.count() == 0

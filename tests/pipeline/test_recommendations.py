@@ -1,4 +1,4 @@
-"""What is measured from the tables, and the rows that come of it."""
+"""The measurements from the tables, and the rows that result."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_rows_are_of_the_last_day_that_was_read(rows: list[Row]) -> None:
 
 
 def test_what_is_a_double_in_the_table_is_no_whole_number(found: Survey) -> None:
-    # Spark would not take it. Of candidates with timeouts beyond max_lease, say.
+    # Spark would not accept it, for example from candidates with timeouts beyond max_lease.
     doubles = [column.name for column in RECOMMENDATIONS.columns if column.type == "double"]
     for row in recommend(found, Worth()):
         assert all(type(getattr(row, name)) is float for name in doubles)
@@ -281,7 +281,7 @@ def test_no_durations_give_no_rows(spark: SparkSession) -> None:
     [
         ("work", 1800, LeaseTerms(visibility_timeout=1800, threshold=900, max_lease=7200)),
         ("other", 60, LeaseTerms(visibility_timeout=60, threshold=20, max_lease=7200)),
-        # Received with another timeout than is said: the threshold was not for that.
+        # Received with a timeout other than the reported one, to which the threshold did not apply.
         ("work", 300, LeaseTerms(visibility_timeout=300, threshold=100, max_lease=7200)),
     ],
 )

@@ -1,4 +1,4 @@
-"""How long messages wait after an attempt that came to nothing."""
+"""How long messages wait after an attempt that did not succeed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_nothing_is_claimed_of_a_next_receive_that_is_in_no_journal(spark: Spark
 def test_a_message_received_as_often_as_its_queue_allows_is_a_dead_letter(
     spark: SparkSession, rc: int, max_rc: int | None, is_dead_letter: bool
 ) -> None:
-    """Not one that is late: SQS moves it in place of its next receive."""
+    """It is not a late one: SQS moves it instead of its next receive."""
     attempt = {**FIRST, "ended_as": "released", "ended": at(12), "rc": rc, "max_rc": max_rc}
     workers = workers_frame(spark, {"last_seen": at(100)})
     (row,) = recoveries_of(attempts_frame(spark, attempt), workers).collect()
@@ -114,7 +114,7 @@ def test_a_message_that_came_again_is_no_dead_letter(spark: SparkSession) -> Non
 
 
 def test_a_release_promises_the_delay_that_it_asked_for(spark: SparkSession) -> None:
-    """Without one, as in lines of old, it promises that the message is visible at once."""
+    """Without a delay, as in old lines, it promises that the message is visible at once."""
     ends = {
         "delayed": ("message-released", {"vt": 5, "cause": "failed"}),
         "at once": ("message-released", {"vt": 0, "cause": "shutdown"}),

@@ -38,7 +38,7 @@ def evil_page(spark: SparkSession) -> str:
 
 
 class Tags(HTMLParser):
-    """Checks that what is opened is closed, and keeps what there is."""
+    """Checks that each opened element is closed, and collects them."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -65,13 +65,13 @@ def words(page: str) -> str:
 
 
 def section(page: str, anchor: str) -> str:
-    """Return what is in a section, below its title."""
+    """Return the contents of a section, below its title."""
     inner = page[page.index(f'<section id="{anchor}"') :].partition("</h2>")[2]
     return inner.partition("</section>")[0]
 
 
 def first_line(page: str) -> str:
-    """Return what the page says that it covers."""
+    """Return the line that says what the page covers."""
     return page[page.index('<p class="covers">') :].partition("</p>")[0]
 
 
@@ -182,7 +182,7 @@ def test_quantiles_are_shown_as_no_less_than_any_span_that_they_count(seconds: f
     assert seconds <= most < seconds * 1.05
 
 
-#: By what the tables lack: the sums that say so, the days, and the page's first line.
+#: By what is missing in the tables: the sums that show it, the days, and the page's first line.
 COVERED = {
     "nothing": ({}, Span(), [13, 14], ["2 days with events: 2026-03-13 to 2026-03-14", "No gaps"]),
     "a day between": ({}, Span(), [13, 15], ["2 of 3 days with", "Gaps: no events on 2026-03-14."]),

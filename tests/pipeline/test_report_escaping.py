@@ -1,4 +1,4 @@
-"""Names that others choose are text on the page, wherever they stand in it."""
+"""Names that others choose are text everywhere on the page."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_each_section_is_among_those_that_show_names(harmless: Parts) -> None:
 
 
 def test_nothing_is_marked_as_safe() -> None:
-    """Python hands over text alone, and no template takes any of it for markup."""
+    """Python passes only text, and no template treats any of it as markup."""
     folder = Path(report.__file__).parent
     templates = [*folder.rglob("*.j2")]
     assert len(templates) > 8

@@ -24,7 +24,7 @@ from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
 
 pytestmark = pytest.mark.thorough
-#: The command with batches that never end: whenever it is killed, it is within one.
+#: The command with batches that never end: whenever it is killed, it is in a batch.
 ENDLESS = """
 import threading
 from celery_sqs_heartbeat.pipeline.__main__ import main

@@ -32,10 +32,10 @@ def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
         conf = {
             **CHEAP,
             "spark.master": machines.url,
-            # So that both have a part of everything.
+            # This way both have a part of everything.
             "spark.default.parallelism": "2",
             "spark.sql.shuffle.partitions": "2",
-            # Both are there before the first task: a machine without one has none to lose.
+            # Both are there before the first task: a machine without a task has none to lose.
             "spark.cores.max": "2",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{SPARK_PATIENCE:.0f}s",

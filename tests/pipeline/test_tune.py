@@ -76,7 +76,7 @@ def _comments(output: str) -> str:
 
 @pytest.fixture(scope="module")
 def survey_once() -> Iterator[None]:
-    """Measure each source once: what is tested is what is made of it."""
+    """Measure each source once: the tests are about the results."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surveying, "survey_source", functools.cache(surveying.survey_source))
         yield

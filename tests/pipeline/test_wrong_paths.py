@@ -36,7 +36,7 @@ from tests.support.waiting import PATIENCE
 OTHER = 65_534
 DT = "dt=2026-03-14"
 LATER = ("--from", "2027-01-01")
-#: What is given for the paths that are not wrong.
+#: The arguments for the paths that are not wrong.
 JOURNAL, TABLES_OF_JOURNAL, NEW, KEPT = "journal", "warehouse", "new", "kept"
 
 
@@ -140,7 +140,7 @@ def of_another_version(folder: Path) -> None:
 
 
 def locked(build: Callable[[Path], None], *parts: str) -> Callable[[Path], None]:
-    """Return what builds the same, of which a part may be read by its owner alone."""
+    """Return a function that builds the same, with a part that only its owner may read."""
 
     def build_locked(folder: Path) -> None:
         build(folder)
@@ -172,7 +172,7 @@ def nothing(folder: Path) -> None:
 
 
 SEGMENT = f"{DT}/worker=w1/seg-1.jsonl.zst"
-#: By kind: what builds it, the path in it, and what is said by which commands.
+#: By kind: what builds it, the path in it, and which commands print what.
 CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]] = {
     "missing": (nothing, "", {LOOKS: "does not exist"}),
     "a file": (Path.touch, "", {LOOKS: "is a file", WRITES: "is a file", CHECKPOINT: "is a file"}),
@@ -348,7 +348,7 @@ def test_a_wrong_path_is_one_line_and_status_2(home: Path, kind: str, name: str,
     assert not (home / NEW).exists()
 
 
-#: By the command: places of which one is in another, and what is said.
+#: By the command: places of which one is in another, and the error.
 NESTED: dict[str, str] = {
     f"run --journal {JOURNAL} --warehouse {JOURNAL}/new": "'journal/new' is in the journal 'jour",
     f"run --journal ./{JOURNAL} --warehouse {JOURNAL}/a/b": "is in the journal",
@@ -368,7 +368,7 @@ NESTED: dict[str, str] = {
 
 @pytest.mark.parametrize("arguments", NESTED)
 def test_places_that_are_in_each_other_are_refused(home: Path, arguments: str) -> None:
-    """Spark would take tables in a journal for a part of it."""
+    """Spark would read tables in a journal as a part of it."""
     (home / "link").symlink_to(JOURNAL)
     if "/j " in arguments:
         build_warehouse(home / TABLES_OF_JOURNAL)
@@ -543,7 +543,7 @@ def test_a_page_that_can_not_be_written_is_reported_before_anything_is_read(
     build, out, said = OUTS[kind]
     build(home / "given")
     with as_another_user():
-        # Neither is the journal looked at.
+        # The journal is not read either.
         result = call(sqs_heartbeat, ["report", "nowhere", "--out", out])
     assert_one_line(result, REFUSED, said)
 

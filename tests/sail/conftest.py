@@ -1,4 +1,4 @@
-"""Sail in this process; Spark, which it is compared with, is that of another environment."""
+"""Sail in this process. It is compared with the Spark of another environment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spark() -> SparkSession:
 
 @pytest.fixture(scope="session")
 def spark_python() -> str:
-    """The Python of an environment with Spark; `make test-sail` tells it."""
+    """The Python of an environment with Spark. `make test-sail` sets it."""
     return str(ROOT / os.environ["SPARK_PYTHON"])
 
 
@@ -65,7 +65,7 @@ def by_spark(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fleet's journal: each cause of duplicates, wrong clocks, lines there twice; and groups."""
+    """A fleet's journal: each cause of duplicates, wrong clocks, repeated lines, and groups."""
     folder = tmp_path_factory.mktemp("fleet")
     make_fleet(folder, workers=4, hours=1.4, seed=44)
     mangled = mangle(folder / JOURNAL, 1, tmp_path_factory.mktemp("mangled"))

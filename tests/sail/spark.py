@@ -1,6 +1,6 @@
 """Spark, whose tables are compared with Sail's: one process for all tests.
 
-PySpark is a client of Sail in theirs, so it can't be theirs. It has the settings that users have.
+It is not in the process of the tests, where PySpark is a client of Sail. It has users' settings.
 
 python -m tests.sail.spark
 """

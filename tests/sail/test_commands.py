@@ -27,7 +27,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def run_in(
     folder: Path, *command: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module's command in a folder: nothing on the path, a proxy that is down."""
+    """Run a module's command in a folder, with an empty path and a proxy that is down."""
     return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder,
@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def tables(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `run` makes of the journal."""
+    """The tables that `run` makes from the journal."""
     folder = tmp_path_factory.mktemp("run")
     arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "tables")
     done = run_in(folder, "celery_sqs_heartbeat.pipeline", *arguments)
@@ -65,14 +65,14 @@ def tables(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What `tune` prints of the journal."""
+    """The settings that `tune` prints for the journal."""
     done = run_in(tmp_path_factory.mktemp("tune"), *TUNE, str(journal))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def by_boto3() -> dict[str, str]:
-    """Return the variables by which a command finds the S3 that this process does."""
+    """Return the variables with which a command uses the same S3 as this process."""
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     return {**aws, "no_proxy": "127.0.0.1"}
 

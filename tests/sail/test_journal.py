@@ -27,7 +27,7 @@ from tests.sail.conftest import BySpark
 UNKNOWN = '{"v":1,"ts":1773446400000000,"seq":9,"wid":"w2","ev":"what"}\n'
 build = engine_of(SAIL).build
 
-#: What ends a segment's lines, or is a segment of its own.
+#: Bytes at the end of a segment's lines, or as a segment on their own.
 FAULTS = {
     "a line without an end": '{"v":1,"ts":17734',
     "a line that is no JSON": "what}\n",
@@ -38,7 +38,7 @@ FAULTS = {
 }
 
 
-#: Segments of which Sail reads what it can, or nothing, and most says nothing.
+#: Segments of which Sail reads a part or nothing, mostly without an error.
 DAMAGED = {
     "no zstd": b"damaged",
     "an empty file": b"",
@@ -63,7 +63,7 @@ def test_a_line_that_is_no_event_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_segment(one_worker, "2026-03-14", "w2", [], FAULTS[fault])
-    # A Python that does nothing: that it is asked is what counts.
+    # A Python that does nothing: it matters only that it is called.
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(PipelineError, match=r"neither Sail nor Spark could make events.* Sail: "):
         build(spark, str(one_worker), str(tmp_path / "w"))
@@ -108,7 +108,7 @@ def test_the_commands_print_what_spark_says_about_a_journal(
     text: str,
     said: str,
 ) -> None:
-    """Where nothing is an event; that there is no message it says too, and is no fault."""
+    """Nothing is an event here. Spark also says that there is no message, which is no fault."""
     write_segment(tmp_path / "j", "2026-03-14", "w1", [], text)
     monkeypatch.setattr(sys, "executable", spark_python)
     with pytest.raises(PipelineError, match=said) if said else nullcontext():
@@ -156,7 +156,7 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     looked: list[Path] = []
 
     def look(journal: Path) -> list[Path]:
-        # The second time is after it could not be read.
+        # The second time comes after the failed read.
         if looked:
             is_open.unlink(missing_ok=True)
         looked.append(journal)

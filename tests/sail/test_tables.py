@@ -51,7 +51,7 @@ def test_every_row_of_every_table_is_the_one_that_spark_makes(
 def test_lines_that_need_no_correction_are_the_same_events(
     spark: SparkSession, by_spark: BySpark, tmp_path: Path
 ) -> None:
-    """Those of the fleet do: its workers' clocks are wrong. Here half of the segments are open."""
+    """The fleet's need it: its workers' clocks are wrong. Here half of the segments are open."""
     clean = write_all(tmp_path / "journal", some_workers(1, days=2))
     for number, segment in enumerate(closed_segments(clean)):
         lines = list(unpack(segment))
@@ -78,7 +78,7 @@ def test_runs_in_pieces_and_again_give_what_one_run_gives(
     for day in (days.first, days.last, days.first):
         build(spark, str(journal), warehouse, day, day)
     again = rows_in(Path(warehouse), TABLES)
-    # Those of the first day are left: they are of another last day.
+    # The first day's recommendations remain: they belong to another last day.
     last = str(days.last)
     again["recommendations"] = [row for row in again["recommendations"] if last in row]
     assert again == made

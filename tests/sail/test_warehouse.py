@@ -81,7 +81,7 @@ def test_a_place_that_can_not_be_written_is_reported(
     def rename(path: Path, target: Path) -> Path:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path), None, str(target))
 
-    # As where another file system is mounted in the place of a table.
+    # As if another file system were mounted in place of a table.
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(PipelineError, match=r"can't be written: .*Invalid cross-device link"):
         warehouse.write(TABLE, rows(spark, {DAYS[0]: 1}))

@@ -1,4 +1,4 @@
-"""Batch calls: which faults fail the whole call, and which only an entry. Sources as in test_visibility.py."""
+"""Batch calls: faults of the whole call and of single entries. Sources as in test_visibility.py."""
 
 from __future__ import annotations
 

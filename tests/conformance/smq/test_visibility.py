@@ -72,7 +72,7 @@ def test_the_message_timeout_ends_the_extending() -> None:
 
 
 def test_a_handler_that_ends_within_its_message_timeout_is_kept_to_its_end() -> None:
-    """That no further extension is possible is reported when one would be due: a threshold before."""
+    """The cap is reported when a further extension would be due: a threshold before."""
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100)
     bench = ConsumerHarness(terms)
     bench.process("a", takes=99)

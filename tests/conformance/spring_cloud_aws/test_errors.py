@@ -20,7 +20,7 @@ FIVE = ["0", "1", "2", "3", "4"]
 
 
 def test_nothing_runs_behind_a_failure_until_it_has_succeeded(new_bench: NewBench) -> None:
-    """stopsProcessingAfterException: of five, the fourth fails once. Those that succeeded do not return."""
+    """stopsProcessingAfterException: of five, the fourth fails once. The others run once."""
     bench = new_bench(workers=2, timeout=3)
     bench.send("0", "1", "2")
     bench.send("3", fails=1)
