@@ -35,7 +35,7 @@ def batch_hold(requests: Sequence[SimpleRequest]) -> None:
     base=Batches, flush_every=FULL, flush_interval=WAIT, name="tests.acceptance.proj.batch_die"
 )
 def batch_die(requests: Sequence[SimpleRequest]) -> None:
-    """Takes its process with it when it runs for the first time."""
+    """Kills its process when it runs for the first time."""
     _note("start", requests)
     if starts(requests[0].args[0]) == 1:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -70,13 +70,13 @@ def stalls() -> Iterator[Sequence[Stall]]:
 def new_scene(
     proxy: FaultProxy, start_worker: StartWorker, tmp_path: Path, stalls: Sequence[Stall]
 ) -> Callable[..., Scene]:
-    """Make a queue of its own with the means to work on it."""
+    """Make a new queue, with the means to work on it."""
     return functools.partial(Scene, proxy, start_worker, tmp_path, stalls)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Count a skipped test as failed; of a failed one show logs, calls, and how to run it again."""
+    """Count a skipped test as failed. For a failed one, show logs, calls, and how to rerun it."""
     report: pytest.TestReport = yield
     _refuse_skip(report)
     if report.failed:

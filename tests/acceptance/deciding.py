@@ -19,7 +19,7 @@ def backoff(
     message_age: float | None,
     queue: QueueInfo,
 ) -> float | None:
-    """Return a delay by what failed, if the worker says all that is known."""
+    """Return a delay by the error. Check that the worker passes all that it knows."""
     assert message_age is not None
     assert queue.max_receive_count
     return 1 if exception is ConnectionError else None

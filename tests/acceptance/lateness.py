@@ -18,7 +18,7 @@ def late_extensions(
 
     Args:
         calls: The proxy's record of one queue.
-        visibility_timeout: The queue's own, for receives that ask for none.
+        visibility_timeout: The queue's own, for receives that request none.
         stalls: Of the worker and of the proxy. What they take from a lease is forgiven, and
             what the server took for its answers to extensions.
     """

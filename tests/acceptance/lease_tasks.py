@@ -1,4 +1,4 @@
-"""Tasks that ask about their own lease; a worker of `proj` loads them by the setting `imports`."""
+"""Tasks that read their own lease; a worker of `proj` loads them by the setting `imports`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODULE = __name__
 
 @app.task
 def watch(key: str) -> None:
-    """Write down the message, and what is left of its lease until the test lets it end."""
+    """Write down the message, and the time left of its lease until the test lets it end."""
     note("message", json.dumps([key, current_lease.message_id, current_lease.receive_count]))
     while not may_end(key):
         note(f"left of {key}", str(current_lease.remaining()))
@@ -23,7 +23,7 @@ def watch(key: str) -> None:
 
 @app.task
 def guard(key: str, seconds: float) -> None:
-    """Write down why the lease is not valid any more."""
+    """Write down why the lease is no longer valid."""
     note("start", key)
     end = time.monotonic() + seconds
     try:

@@ -217,11 +217,11 @@ class Orders:
             self.worker(name, *args, **conf)
 
     def breaks(self, name: str) -> Path:
-        """Return the file that has a worker lose its connection when it is there."""
+        """Return the file that makes a worker lose its connection."""
         return self.ledger.with_name(f"{name}.break")
 
     def lines(self) -> list[Line]:
-        """Return what is in the ledger."""
+        """Return the lines of the ledger."""
         *lines, _ = self.ledger.read_text().split("\n")
         parts = (line.split(" ") for line in lines)
         return [
@@ -261,9 +261,9 @@ class Orders:
 
 
 def overlaps(lines: Iterable[Line]) -> list[str]:
-    """Return how steps of a group ran in another order than that of their numbers, or side by side.
+    """Return which steps of a group ran out of the order of their numbers, or side by side.
 
-    A step may run again. But none may begin before all before it have ended well.
+    A step may run again. But none may begin before all earlier ones have succeeded.
     """
     done: dict[str, int] = {}
     faults = []

@@ -23,7 +23,7 @@ LOOKS_EVERY = 0.05
 
 
 class TakesOrders(bootsteps.StartStopStep):
-    """Carries out what is in the file beside the ledger, on the worker's event loop."""
+    """Carries out the order in the file beside the ledger, on the worker's event loop."""
 
     requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
 

@@ -70,7 +70,7 @@ def note(what: str, key: str) -> None:
 
 
 def starts(key: str) -> int:
-    """Return how often a task has written down that it starts, as far as is known."""
+    """Return how often a task has written down its start, as far as is known."""
     with open(os.environ["PROJ_LEDGER"]) as ledger:
         notes = [json.loads(line) for line in ledger]
     return sum(note["what"] == "start" and note["key"] == key for note in notes)
@@ -146,14 +146,14 @@ def hold_each(key: str) -> None:
 
 @app.task(acks_on_failure_or_timeout=False)
 def end_by(key: str) -> None:
-    """Ends by what the key says, see `ends`."""
+    """Ends as the key says, see `ends`."""
     note("start", key)
     {**ENDS, **GREEN_ENDS, **SWALLOWED}[key]()
 
 
 @app.task
 def end_and_ack(key: str, way: str) -> None:
-    """Ends by what `way` says; its failures are acked, as is Celery's default."""
+    """Ends as `way` says. Its failures are acked, which is Celery's default."""
     note("start", key)
     ENDS[way]()
 

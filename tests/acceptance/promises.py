@@ -1,4 +1,4 @@
-"""What the README and its pages promise, and the tests of real workers that show it in `make test`.
+"""The promises of the README and its pages, and the tests of workers that show them in `make test`.
 
 All other tests here are `thorough`: `make test-all` runs them.
 """
@@ -30,7 +30,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "releases the message at once when its task fails": [
         "test_failing_tasks.py::test_a_failing_task_is_received_again_within_a_second_and_ends_in_"
         "the_dead_letter_queue",
-        "test_failing_tasks.py::test_whatever_leaves_its_message_in_the_queue_releases_it_at_once",
+        "test_failing_tasks.py::test_any_end_that_leaves_its_message_in_the_queue_releases_it_at_once",
         "test_deciding_tasks.py::test_a_task_that_releases_its_message_gets_it_after_the_delay_and_"
         "has_not_failed[prefork]",
         "test_deciding_tasks.py::test_a_task_that_releases_its_message_gets_it_after_the_delay_and_"

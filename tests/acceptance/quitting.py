@@ -1,4 +1,4 @@
-"""Tells a worker to quit in the middle of its work on a poll, when a test asks for it.
+"""Tells a worker to quit in the middle of its work on a poll, when a test requests it.
 
 About once a second, curl calls a function of ours to learn whether to continue a poll. A signal at
 that moment interrupts curl, which no other thread may use until the signal's handler has returned.
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.transport.deliverer import Deliverer
 from celery_sqs_heartbeat.transport.leaser import Leaser
 from celery_sqs_heartbeat.transport.poll_timeouts import PollWatcher
 
-#: By a word for where it is, what is called there: of a class, by its name.
+#: By moment, the class and the method that is called then.
 MOMENTS = {
     "curl": (PollWatcher, "is_aborted"),
     "reading": (Leaser, "lease_all"),
@@ -26,7 +26,7 @@ MOMENTS = {
 
 
 def quit_during(moment: str, file: Path) -> None:
-    """Have SIGQUIT sent to this process, once, at one of the moments, when that file is there."""
+    """Send SIGQUIT to this process once, at one of the moments, when that file exists."""
     owner, name = MOMENTS[moment]
     original: Callable[..., Any] = getattr(owner, name)
 

@@ -1,4 +1,4 @@
-"""What the proxy's record says of one queue's messages."""
+"""What the proxy recorded about one queue's messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def handles(scene: Scene) -> list[str]:
 
 
 def asked_of_receives(scene: Scene) -> set[int | None]:
-    """Return the visibility timeouts that receives asked for; None for the queue's."""
+    """Return the visibility timeouts that receives requested. None is the queue's."""
     return {call.body.get("VisibilityTimeout") for call in _of_queue(scene, "ReceiveMessage")}
 
 
@@ -101,7 +101,7 @@ def released(scene: Scene) -> int:
 
 
 def timeouts_asked(scene: Scene) -> list[int]:
-    """Return the visibility timeouts that extensions and releases asked for, in order."""
+    """Return the visibility timeouts that extensions and releases requested, in order."""
     return [
         entry["VisibilityTimeout"] for call in _of_queue(scene, CHANGE) for entry in call.entries
     ]
@@ -123,7 +123,7 @@ def _of_queue(scene: Scene, operation: str) -> list[Call]:
 
 
 def receives_by_time(scene: Scene) -> list[tuple[float, int]]:
-    """Return for each answered receive when it was, and how many messages had come by then."""
+    """Return when each receive was answered, and how many messages had been received by then."""
     answers = sorted(
         (call.answered_at, len((call.answer or {}).get("Messages", ())))
         for call in _of_queue(scene, "ReceiveMessage")

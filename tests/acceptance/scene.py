@@ -23,7 +23,7 @@ VISIBILITY_TIMEOUT = 4
 LONG = {"VisibilityTimeout": "600"}
 #: For a worker whose leases are extended every two seconds and outlast most standstills...
 STEADY = {"VisibilityTimeout": "20"}
-#: ... by these settings of its own.
+#: ... with these settings.
 OFTEN = {"sqs_heartbeat_threshold": 18}
 #: Settings for a queue of 4 s: extended early, but not before a poll of 1 s can end.
 EARLY = {"sqs_heartbeat_threshold": 2.5}
@@ -126,7 +126,7 @@ class Scene:
 
     def notes(self, what: str | None = None) -> list[Note]:
         """Return what the tasks wrote down so far."""
-        # Without the last one where it is still being written.
+        # Without the last one if it is still being written.
         *lines, _ = self.ledger.read_text().split("\n")
         notes = [Note(**json.loads(line)) for line in lines]
         return [note for note in notes if what in (None, note.what)]
@@ -150,7 +150,7 @@ class Scene:
 
     def counts(self, url: str | None = None) -> tuple[int, int]:
         """Return how many messages of a queue are visible and how many in flight."""
-        # Asked for in one call: between two a message may change from the one to the other.
+        # Read in one call: between two calls a message may change from one to the other.
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         counts = self._attributes(url or self.url, names)
         return int(counts[names[0]]), int(counts[names[1]])

@@ -1,4 +1,4 @@
-"""A worker polls as soon as it has room, for no more than it has room, whatever SQS answers."""
+"""A worker polls as soon as it has room, and only for as many messages as it has room for."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
     scene.wait_for_notes("start", 2)
 
     def is_extended_again() -> bool:
-        # The first call is not answered in full, and so not recorded as such before the end.
+        # The first call is not answered in full, so it is recorded only at the end.
         calls = scene.proxy.calls(CHANGE)
         later = {e["ReceiptHandle"] for call in calls[1:] if call.status for e in call.entries}
         return {e["ReceiptHandle"] for e in calls[0].entries} <= later if calls else False

@@ -197,7 +197,7 @@ def environment(folder: Path, queue: Queue) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", SITES)
-def test_what_is_ordered_on_a_site_is_made_by_its_worker(
+def test_an_order_on_a_site_is_made_by_its_worker(
     kind: str, start_site: StartSite, start_work: StartWork, queue: Queue
 ) -> None:
     with FaultProxy(queue.server_url) as of_site, FaultProxy(queue.server_url) as of_worker:
@@ -355,7 +355,7 @@ def refuses_for_now(site: Site, folder: Path) -> None:
     answer = site.post("pdf_report", 7)
     assert answer.status_code == 503
     assert 'role="alert">the queue cannot be reached, so nothing was ordered: ' in answer.text
-    # The form is as it was, for another try.
+    # The form is unchanged, for another try.
     assert re.search(r"<option selected>pdf_report<.*value=\"7\"", answer.text, re.DOTALL)
     assert "Nothing is ordered yet" in site.page()
     assert list((folder / "outputs").iterdir()) == []
@@ -411,7 +411,7 @@ def through(proxy: FaultProxy) -> dict[str, str]:
 
 
 def tries(row: str) -> list[str]:
-    """Return what a row of the page says of each try."""
+    """Return what a row of the page shows about each try."""
     return re.findall(r"receive \d+|no lease", row)
 
 

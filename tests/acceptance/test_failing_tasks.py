@@ -50,7 +50,9 @@ def test_without_a_dead_letter_queue_a_poison_message_is_released_with_ever_long
 
 
 @pytest.mark.oldest
-def test_whatever_leaves_its_message_in_the_queue_releases_it_at_once(new_scene: NewScene) -> None:
+def test_any_end_that_leaves_its_message_in_the_queue_releases_it_at_once(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(max_receive_count=2, attributes=LONG)
     # More processes than tasks: Celery is slow to notice a lost one and to replace it.
     scene.worker("-c", "4")
@@ -107,7 +109,7 @@ def test_kombus_backoff_policy_wins_where_it_applies(new_scene: NewScene) -> Non
                 "predefined_queues": {
                     scene.name: {
                         "url": scene.url,
-                        # The last receive is released at once, so that SQS moves the message.
+                        # The last receive is released at once, which lets SQS move the message.
                         "backoff_policy": {"1": 2, "2": 0, "3": 600},
                         "backoff_tasks": [
                             "tests.acceptance.proj.reject",

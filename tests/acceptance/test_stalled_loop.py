@@ -61,7 +61,7 @@ def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(
 ) -> None:
     scene = new_scene()
     with socket.socket() as nothing:
-        # Bound, so that no one else listens there.
+        # Bound, to keep anything else from listening there.
         nothing.bind(("127.0.0.1", 0))
         broker = f"sqs://k:s@127.0.0.1:{nothing.getsockname()[1]}"
         worker = scene.worker(

@@ -109,7 +109,7 @@ class GroupBench:
             after_answer=lambda: None,
         )
         if max_receive_count is None:
-            # So that messages wait, as they do in what is compared.
+            # Messages must wait, as they do in the compared projects.
             settings = {"fifo_batch": 10, **settings}
         conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
         self.workers = [

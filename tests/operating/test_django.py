@@ -163,7 +163,9 @@ def test_a_project_that_does_not_call_install_gets_an_error(manage: Manage, proj
         ({"CELERY_BROKER_URL": "memory://"}, "W002) the broker is not SQS: memory"),
     ],
 )
-def test_what_may_be_meant_is_a_warning(manage: Manage, conf: dict[str, Any], warning: str) -> None:
+def test_a_setting_that_may_be_intended_is_a_warning(
+    manage: Manage, conf: dict[str, Any], warning: str
+) -> None:
     ended = manage("check", **conf)
     assert ended.returncode == 0
     assert f"(celery_sqs_heartbeat.{warning}" in ended.stderr

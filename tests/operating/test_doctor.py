@@ -40,7 +40,7 @@ from tests.support.workers import ROOT, SAFE_ENV
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-#: What a sound app says, so that a test sees what it changed alone.
+#: The findings about a sound app: a test looks only at what it changed.
 SOUND = {
     "task_acks_late": True,
     "task_acks_on_failure_or_timeout": False,

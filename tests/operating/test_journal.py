@@ -152,7 +152,7 @@ def test_a_journal_is_in_s3_when_its_worker_has_ended(
     assert journal.stats.dropped == 0
 
 
-def test_what_a_killed_worker_left_without_s3_is_shipped_by_the_next(
+def test_segments_that_a_killed_worker_left_without_s3_are_shipped_by_the_next(
     port: int, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"

@@ -1,7 +1,7 @@
 """Celery's and kombu's own tests, with our worker and our channel in place of theirs.
 
 - Ours runs a suite whole. Stock runs only what did not pass with ours (`judging`).
-- Celery's suite mostly waits, so some processes share it, each with an SQS and a Redis of its own.
+- Celery's suite mostly waits, so some processes share it, each with its own SQS and Redis.
   Each claims the next test when it is done with one (`plugins.claims`).
 - The suites run side by side.
 - Tests that show nothing about ours are left out, with the reason in the table (`suites`).

@@ -1,4 +1,4 @@
-"""A Redis for task results, in a process of its own."""
+"""A Redis for task results, in a separate process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RedisServer(Service):
             raise RuntimeError(f"redis-server does not answer: see {self._log_path}") from None
 
     def stop(self) -> None:
-        """End the process, by force if it does not go."""
+        """End the process, by force if necessary."""
         if self._process is None:
             return
         self._process.terminate()

@@ -47,7 +47,7 @@ class Comparison:
         ours: How many tests were run with ours.
         passed: How many of them passed.
         stock: How many were run with stock: those that did not pass with ours.
-        worse: Tests that pass with stock and not with ours, with what they say.
+        worse: Tests that pass with stock and not with ours, with their errors.
         meant: How many of them are known differences.
         alike: Tests that pass with neither, with their results with ours.
         unused: Known differences that no longer exist.

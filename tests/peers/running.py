@@ -44,7 +44,7 @@ def run(
         log: Takes what pytest writes; with more than one process, each has a log beside it.
         plugins: The pytest plugins of this run.
         without: The ids of tests to leave out.
-        shards: How many processes share the tests, each with servers of its own.
+        shards: How many processes share the tests, each with its own servers.
 
     Raises:
         RuntimeError: The run did not complete.

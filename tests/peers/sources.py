@@ -18,7 +18,7 @@ def fetch(package: str) -> Path:
     """Return a new copy of the tests of a package that is installed.
 
     Raises:
-        RuntimeError: pip can't get them; says what it said.
+        RuntimeError: pip can't get them. Contains pip's error.
     """
     name = f"{package}-{version(package)}"
     archive = FOLDER / f"{name}.tar.gz"

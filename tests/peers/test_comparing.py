@@ -25,7 +25,7 @@ META = Known(tests="t/*::test_get*", error="no meta", reason="made by hand")
         ({"a": SKIPPED}, {"a": BAD}, {}),
     ],
 )
-def test_what_passes_with_stock_must_pass_with_ours(
+def test_tests_that_pass_with_stock_must_pass_with_ours(
     stock: dict[str, Result], ours: dict[str, Result], worse: dict[str, Result]
 ) -> None:
     assert compare(stock, {"z": GOOD, **ours}).worse == worse
@@ -64,13 +64,13 @@ def test_a_suite_in_which_nothing_passes_proves_nothing() -> None:
     assert not compare({"a": BAD}, {"a": BAD}).is_good
 
 
-def test_what_passes_with_ours_needs_no_run_with_stock() -> None:
+def test_tests_that_pass_with_ours_need_no_run_with_stock() -> None:
     comparison = compare({}, {"a": GOOD})
     assert comparison.is_good
     assert (comparison.ours, comparison.passed, comparison.stock) == (1, 1, 0)
 
 
-def test_what_was_run_and_what_passed_is_counted() -> None:
+def test_runs_and_passes_are_counted() -> None:
     comparison = compare({"b": BAD, "c": GOOD}, {"a": GOOD, "b": BAD, "c": OTHER})
     assert (comparison.ours, comparison.passed, comparison.stock) == (3, 1, 2)
 

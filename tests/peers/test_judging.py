@@ -1,4 +1,4 @@
-"""A small suite, judged as those of other projects are: in pytest processes of its own."""
+"""A small suite, judged like those of other projects, in separate pytest processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.peers.judging import judge
 from tests.peers.plugins.claims import claimed
 from tests.peers.suites import Suite
 
-#: Its plugin in the place of ours. pytest finds it in the folder of the suite.
+#: Its plugin in place of ours. pytest finds it in the folder of the suite.
 PLUGIN = """
 import os
 os.environ["WITH"] = "ours"
@@ -72,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_only_what_does_not_pass_with_ours_is_run_with_stock(folder: Path) -> None:
+def test_only_tests_that_do_not_pass_with_ours_are_run_with_stock(folder: Path) -> None:
     suite = Suite(
         name="small", package="none", paths=("t",), ours=("in_the_place_of_ours",), shards=2
     )

@@ -45,8 +45,8 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
 
     Args:
         folder: For their logs, and for the executors' files.
-        workers: How many. Each is a process group with its executors: to end it is to lose a
-            machine.
+        workers: How many. Each is a process group with its executors: ending it simulates the
+            loss of a machine.
     """
     use_java()
     env = {

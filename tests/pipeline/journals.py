@@ -48,7 +48,7 @@ class Worker:
         Args:
             cause: Of the end.
             vt: Of the end: a release's delay.
-            received: What else the line of the receive says.
+            received: Further fields of the receive's line.
         """
         about = {
             "queue": queue,

@@ -112,7 +112,7 @@ def test_receives_that_do_not_say_when_count_as_the_fewest_calls_for_so_many_mes
     ("queue", "version", "calls_", "entries"),
     [("polled", "1.2", 3, 5), ("polled", None, 1, 1), ("polled full", "1.2", 2, 12)],
 )
-def test_receives_are_told_apart_by_when_they_were_asked_for(
+def test_receives_are_distinguished_by_when_they_were_requested(
     calls: dict[tuple[Any, ...], tuple[Any, ...]],
     queue: str,
     version: str | None,

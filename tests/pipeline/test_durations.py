@@ -55,7 +55,7 @@ def histograms(spark: SparkSession) -> dict[tuple[str, str], tuple[int, int, int
         ("instant", {"wait": (0, 1, 0), "run": (0, 1, 0), "held": (0, 1, 0)}),
     ],
 )
-def test_what_ended_is_a_span_and_what_went_on_is_censored(
+def test_a_task_that_ended_is_a_span_and_one_that_continued_is_censored(
     histograms: dict[tuple[str, str], tuple[int, int, int, int]],
     task: str,
     expected: dict[str, tuple[int, int, int]],

@@ -91,7 +91,7 @@ TORN = [
 WITH_THREE_CORRUPT_LINES = ("seg-8.jsonl.zst", "seg-9.jsonl.zst", "seg-10.jsonl.open")
 
 
-def test_what_is_no_event_is_counted_by_segment_and_reason(
+def test_lines_that_are_no_events_are_counted_by_segment_and_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     good = lines(2000)
@@ -305,7 +305,7 @@ def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
     }
 
 
-def test_what_a_worker_wrote_is_read_back_field_by_field(
+def test_lines_of_a_worker_are_read_back_field_by_field(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     records: list[Record] = [

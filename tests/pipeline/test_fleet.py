@@ -108,7 +108,7 @@ def test_each_duplicate_is_found_with_its_cause_and_no_other(
     assert causes == {key: pair["cause"] for key, pair in truth.items()}
 
 
-def test_what_both_executions_came_to_is_found(
+def test_the_result_of_both_executions_is_found(
     truth: dict[tuple[Any, ...], dict[str, Any]], found: list[dict[str, Any]]
 ) -> None:
     """Of those whose end a journal tells."""
@@ -138,7 +138,7 @@ def test_the_first_lines_say_the_settings_that_the_fleet_runs_with(fleet: Path) 
             assert set(line["versions"]) > {"celery", "celery-sqs-heartbeat"}
 
 
-def test_a_copy_of_the_fleet_has_messages_workers_and_duplicates_of_its_own(
+def test_a_copy_of_the_fleet_has_its_own_messages_workers_and_duplicates(
     tmp_path: Path,
 ) -> None:
     one = make_fleet(tmp_path / "one", workers=2, hours=0.3, seed=3)

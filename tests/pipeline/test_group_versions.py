@@ -31,7 +31,7 @@ def old_worker() -> Worker:
 
 
 def new_worker() -> Worker:
-    """Return one that took over a message of the old one, and has some of its own."""
+    """Return one that took over a message of the old one, and has its own messages."""
     worker, fifo = Worker("w-new", DAY), {"queue": QUEUE, "grp": "A"}
     worker.attempt("m1", 2, DAY + 30 * SECOND, 5, "message-deleted", **fifo, sn="101")
     worker.attempt("m2", 1, DAY + 40 * SECOND, 5, **FAILED, **fifo, sn="102")

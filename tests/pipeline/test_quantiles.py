@@ -47,7 +47,7 @@ def test_quantiles_from_bins_are_within_one_percent(name: str, part: float) -> N
     assert _histogram(spans).quantile(part) == pytest.approx(_exact(spans, part), rel=0.01)
 
 
-def test_what_still_runs_counts_as_long_not_as_absent() -> None:
+def test_a_running_task_counts_as_long_not_as_absent() -> None:
     chance = random.Random(1)
     ended: list[float] = []
     running: list[float] = []

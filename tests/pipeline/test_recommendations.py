@@ -157,7 +157,7 @@ def test_a_task_that_differs_from_its_queue_has_its_own_recommendation(rows: lis
     assert recommended["work", "proj.short"].max_lease * 2 < recommended["work", None].max_lease
 
 
-def test_what_runs_is_what_most_messages_were_received_with(rows: list[Row]) -> None:
+def test_the_running_settings_are_those_of_most_messages(rows: list[Row]) -> None:
     (running,) = [row for row in rows if row.rank == -1 and row.queue == "work"]
     found = (running.visibility_timeout, running.threshold, running.interval, running.max_lease)
     assert found == (1800, 900, 0.5, 7200)
@@ -243,7 +243,7 @@ def test_settings_change_where_the_check_finds_them_worse_and_for_its_reason(
     assert recommended.objective <= running.objective
 
 
-def test_what_is_recommended_is_not_listed_once_more_among_the_candidates(
+def test_the_recommendation_is_not_repeated_among_the_candidates(
     rows: list[Row],
 ) -> None:
     for key in {(row.queue, row.task) for row in rows}:
@@ -259,7 +259,7 @@ def test_rows_are_of_the_last_day_that_was_read(rows: list[Row]) -> None:
     assert {row.dt for row in rows} == {_DAYS[1]}
 
 
-def test_what_is_a_double_in_the_table_is_no_whole_number(found: Survey) -> None:
+def test_a_double_column_never_gets_an_integer(found: Survey) -> None:
     # Spark would not accept it, for example from candidates with timeouts beyond max_lease.
     doubles = [column.name for column in RECOMMENDATIONS.columns if column.type == "double"]
     for row in recommend(found, Worth()):

@@ -57,21 +57,21 @@ def found(spark: SparkSession) -> dict[str, Row]:
     return {row.msg: row for row in rows}
 
 
-def test_what_was_promised_is_what_the_lease_had_left(found: dict[str, Row]) -> None:
+def test_the_promised_time_is_the_time_the_lease_had_left(found: dict[str, Row]) -> None:
     for number, (_, _, recovery, promised) in enumerate(CASES):
         row = found[f"m{number}"]
         assert (row.next_wid, row.is_censored) == ("w2", False)
         assert (row.recovery_us, row.promised_us) == (recovery * SECOND, promised * SECOND)
 
 
-def test_one_that_is_not_received_again_is_censored_at_the_end_of_the_data(
+def test_a_message_that_is_not_received_again_is_censored_at_the_end_of_the_data(
     found: dict[str, Row],
 ) -> None:
     row = found["alone"]
     assert (row.next_received, row.recovery_us, row.is_censored) == (None, 90 * SECOND, True)
 
 
-def test_nothing_is_claimed_of_a_next_receive_that_is_in_no_journal(spark: SparkSession) -> None:
+def test_nothing_is_claimed_about_a_next_receive_that_is_in_no_journal(spark: SparkSession) -> None:
     """It may have been long before the one that is; nor is it known how this attempt ended."""
     attempts = [
         {**FIRST, "ended_as": "abandoned", "rc": 1},

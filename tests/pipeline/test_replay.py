@@ -118,7 +118,7 @@ def test_no_candidate_breaks_a_rule_of_the_settings() -> None:
         assert not [*order_faults("", terms, min(1.0, terms.threshold / 2))]
 
 
-def test_what_one_keeper_cannot_call_for_is_no_candidate() -> None:
+def test_a_setting_with_too_many_calls_for_one_keeper_is_no_candidate() -> None:
     crowd = candidates(_measured([1], fleet=Fleet(concurrency=2_000)))
     assert min(terms.visibility_timeout - terms.threshold for terms in crowd) >= 25
 
@@ -233,7 +233,7 @@ def test_confidence_is_by_how_much_was_seen(
         (322, 5_000, 0.001, "less than 1 of 107"),
         (300_000, 0, 1e-4, "1 of 10,000"),
         (6, 0, 0.001, "less than 1 of 2"),
-        # Less than 1 of 1 would say nothing, and 5 attempts do not show less than 1 of 2.
+        # Less than 1 of 1 would mean nothing, and 5 attempts do not show less than 1 of 2.
         (5, 0, 0.001, ""),
         (3, 0, 0.5, ""),
         (0, 0, 0.0, ""),
@@ -296,7 +296,7 @@ def test_no_attempt_takes_longer_than_is_said(
     assert said in reason
 
 
-def test_what_is_expected_stands_beside_what_is_in_use() -> None:
+def test_the_expected_values_stand_beside_those_in_use() -> None:
     measured = _measured([85.0] * 2_000)
     best, in_use = (
         replay(measured, LeaseTerms.of(*terms), WORTH) for terms in ((400, 100), (30, 10))

@@ -1,4 +1,4 @@
-"""What the report says, from tables made by hand."""
+"""The text of the report, from tables made by hand."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_nothing_is_marked_as_safe() -> None:
         assert "Markup(" not in path.read_text(encoding="utf-8")
 
 
-def test_what_is_not_known_is_a_dash(spark: SparkSession) -> None:
+def test_unknown_values_are_a_dash(spark: SparkSession) -> None:
     found = findings(spark)
     rows = [{**row, "task": None} for row in found.duplicates]
     page = render(replace(found, duplicates=rows))

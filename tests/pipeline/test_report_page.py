@@ -51,7 +51,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(driver: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 500, 1400])
-def test_no_table_is_a_box_with_a_scrollbar_of_its_own(driver: Any, width: int) -> None:
+def test_no_table_is_a_box_with_its_own_scrollbar(driver: Any, width: int) -> None:
     emulate(driver, size=(width, 900))
     boxes = driver.execute_script(
         "return [...document.querySelectorAll('.wide')].filter(e => e.checkVisibility()).map("
@@ -84,7 +84,7 @@ def test_the_keyboard_reaches_the_tables_and_opens_them(driver: Any) -> None:
     assert driver.switch_to.active_element == opened
 
 
-def test_what_is_folded_is_printed(driver: Any) -> None:
+def test_folded_parts_are_printed(driver: Any) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     folded = driver.find_element("css selector", "#recoveries details .wide")
     assert folded.size["height"] > 0

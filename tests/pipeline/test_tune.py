@@ -114,7 +114,7 @@ def journal(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_what_is_printed_can_be_pasted_and_is_valid(warehouse: str) -> None:
+def test_the_printed_settings_can_be_pasted_and_are_valid(warehouse: str) -> None:
     result = _tune(_app(), warehouse)
     assert result.exit_code == 0, result.output
     (assignment,) = ast.parse(result.output).body
@@ -145,7 +145,9 @@ def test_no_line_ends_between_a_number_and_its_unit() -> None:
         assert reason in _comments(settings)
 
 
-def test_what_check_does_not_find_worse_stays_as_it_is(journal: str, warehouse: str) -> None:
+def test_settings_that_check_does_not_find_worse_stay_unchanged(
+    journal: str, warehouse: str
+) -> None:
     for source, is_kept in ((journal, True), (warehouse, False)):
         result = _tune(_app(), source, "--check")
         assert ("# OK: " in result.output) is is_kept

@@ -183,7 +183,7 @@ def test_a_folder_is_named_by_its_path_or_by_a_url_of_files(path: str, folder: s
         assert folder_of(path, "warehouse") == Path(folder)
 
 
-def test_what_a_killed_run_left_is_swept_once_it_is_old(tmp_path: Path) -> None:
+def test_files_of_a_killed_run_are_deleted_once_they_are_old(tmp_path: Path) -> None:
     for name, changed in ((".making-old", 100), (".making-new", 300), ("events", 100)):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (changed, changed))

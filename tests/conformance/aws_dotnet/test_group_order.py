@@ -51,7 +51,7 @@ def test_a_receive_may_mix_the_groups(new_bench: NewBench, processes: int) -> No
     assert bench.ended("B") == bench.deleted("B") == ["B1", "B2", "B3"]
 
 
-def test_a_group_counts_once_against_what_a_worker_may_hold(new_bench: NewBench) -> None:
+def test_a_group_counts_once_against_the_workers_limit(new_bench: NewBench) -> None:
     """DefaultMessageManager: a group is one active message, and the poller reads on."""
     bench = new_bench(processes=2, prefetch=2)
     bench.send(*(f"A{number}" for number in range(10)), takes=30)

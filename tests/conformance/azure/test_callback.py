@@ -48,7 +48,7 @@ def test_it_fires_when_a_lease_expires_silently() -> None:
 
 @pytest.mark.parametrize("timeout", [0.3, 1.0])
 def test_it_fires_no_later_than_the_call_that_outlives_the_lease(timeout: float) -> None:
-    """The first part again, for how soon: there within a second, at the next look.
+    """The first part again, for the delay: there within a second, at the next check.
 
     While a call is under way the keeper can't know. After it, it can. The tenth of a second
     allows for a retry that still waits.

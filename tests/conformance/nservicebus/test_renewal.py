@@ -38,7 +38,7 @@ def test_the_delay_before_a_renewal(
 ) -> None:
     """Should_calculate_correctly, Should_return_zero_delay_for_remaining_time_....
 
-    Its buffer, the lesser of half of what is left and 10 s, is our threshold, which is a
+    Its buffer, the lesser of half of the time left and 10 s, is our threshold, which is a
     setting: with the same one, the same delay. Nothing here corresponds to its 0.4 s: a lease
     with less time left than the threshold is renewed at once.
     """

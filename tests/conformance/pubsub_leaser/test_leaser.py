@@ -71,7 +71,7 @@ def test_a_message_delivered_twice_is_one_lease_under_its_newest_handle() -> Non
 @pytest.mark.parametrize(
     "remove", [ThreadKeeper.done, ThreadKeeper.release, ThreadKeeper.let_expire]
 )
-def test_removing_what_is_not_kept_changes_nothing(
+def test_removing_an_unknown_message_changes_nothing(
     remove: Callable[[ThreadKeeper, str], bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     """test_remove_not_managed; and removing twice, for its test_remove_negative_bytes."""
@@ -141,7 +141,7 @@ def test_only_the_outdated_are_dropped() -> None:
     assert bench.message("young").is_deleted
 
 
-def test_what_the_server_calls_outdated_is_dropped_too() -> None:
+def test_a_message_that_the_server_calls_outdated_is_dropped_too() -> None:
     """test_maintain_leases_expired_ack_ids_exactly_once, by FIFO's refusal."""
     bench = ConsumerHarness(TERMS)
     bench.send("a", "b", queue="work.fifo", group="g")

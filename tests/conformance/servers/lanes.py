@@ -28,7 +28,7 @@ def _threads(name: str) -> ThreadPoolExecutor:
 
 
 class Lanes:
-    """Calls the functions of the tests, each server's in a few threads of its own."""
+    """Calls the functions of the tests, each server's in a few separate threads."""
 
     def __init__(self, items: Iterable[pytest.Item]) -> None:
         self._pools: dict[str, ThreadPoolExecutor] = {}

@@ -24,7 +24,7 @@ def python() -> Path:
     """Return the interpreter of LocalStack's environment, which is made if necessary.
 
     Raises:
-        RuntimeError: It can't be made; says what pip said.
+        RuntimeError: It can't be made. Contains pip's error.
     """
     stamp = VENV / "installed.txt"
     interpreter = VENV / "bin" / "python"

@@ -24,7 +24,7 @@ def test_a_receive_hides_the_message_for_the_queues_timeout(server: Target) -> N
     assert first != second
 
 
-def test_a_receive_may_ask_for_a_timeout_of_its_own(server: Target) -> None:
+def test_a_receive_may_request_its_own_timeout(server: Target) -> None:
     """A ReceiveMessage, VisibilityTimeout."""
     queue = server.queue(vt=600)
     queue.send("a")

@@ -54,7 +54,7 @@ def test_work_and_deletes_of_each_group_are_in_order(
         assert bench.started(group) == bench.ended(group) == bench.deleted(group) == names
 
 
-def test_what_is_delivered_at_once_has_one_message_of_each_group(new_bench: NewBench) -> None:
+def test_messages_delivered_together_are_one_of_each_group(new_bench: NewBench) -> None:
     """receivesBatchesManyGroups: there a batch is of one group.
 
     Here a batch of celery-batches has one message of each: the next waits for its delete.
