@@ -11,8 +11,8 @@ from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 class SettledMessages:
     """Remembers acks and rejects that went to the keeper and have not reached the channel yet.
 
-    A request's ack or reject goes to the keeper at once, and to the channel when possible. The
-    channel then has nothing left to do for the message at SQS. The memory has a size limit, because
+    The keeper gets a request's ack or reject at once, and the channel when possible. The channel
+    then has nothing left to do for the message at SQS. The memory has a size limit, because
     an ack or a reject never reaches a channel that was lost.
     """
 

@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 
 
 class SkippedGroups:
-    """Releases the messages that come after such a message in its group.
+    """Releases the messages of a group that come after one that is left to SQS.
 
     Only messages of FIFO queues have sequence numbers, so no others are affected. FIFO queues whose
     messages run side by side are treated alike, because the case is rare.
@@ -32,6 +32,6 @@ class SkippedGroups:
         return is_behind
 
     def release(self, keeper: Keeper) -> None:
-        """Release the messages that come after such messages, the last one first."""
+        """Release the messages that come after those left to SQS, the last one first."""
         for receipt_handle in reversed(self._behind):
             keeper.release(receipt_handle, cause=GROUP_STOPPED)
