@@ -41,5 +41,5 @@ def test_a_task_due_beyond_twelve_hours_is_released_for_as_long_as_sqs_allows_wi
     # A late message is extended before it is released.
     scene.wait_until(lambda: sum(asked > 11.9 * HOUR for asked in timeouts_asked(scene)) == 2)
     assert max(timeouts_asked(scene)) <= 12 * HOUR
-    worker.wait_for_log("takes 3 receives, and queue")
+    worker.wait_for_log("needs 3 receives until then, and queue")
     assert worker.logs().count("SQS will move the message to the dead-letter queue") == 1
