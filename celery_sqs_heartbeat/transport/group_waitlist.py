@@ -49,8 +49,7 @@ class _Waiting:
 class GroupWaitlist:
     """The messages of one worker that wait for their turn.
 
-    All methods except `wake` must be called where messages are delivered, on the worker's event
-    loop.
+    It is used where messages are delivered, on the worker's event loop, except for `wake`.
 
     The first message of its group in an answer may wait beyond the limit if no other message of
     its group waits. SQS delivers it only if the message ahead of it is deleted at SQS or its lease
