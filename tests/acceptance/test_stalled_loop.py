@@ -75,5 +75,5 @@ def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(
         )
         worker.wait_for_log("Cannot connect to")
         # It has started its heartbeat. By now its loop would be watched.
-        scene.wait_until(lambda: health(worker)["last_round_age"] is not None)
+        scene.wait_until(lambda: health(worker)["last_tick_age"] is not None)
         assert health(worker)["last_loop_age"] is None

@@ -78,6 +78,6 @@ def test_a_message_whose_job_a_prefork_pool_forgot_is_visible_again_when_its_tim
     scene.wait_for_notes("start", 2)
     scene.let_end("a")
     scene.wait_until_empty()
-    worker.wait_for_log("nothing will settle it any more: it comes back")
+    worker.wait_for_log("nothing will settle it any more: it becomes visible again")
     scene.wait_for_notes("end", 2)
     assert scene.keys("start") == ["a", "a"]

@@ -23,6 +23,7 @@ from moto import mock_aws
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.conf_reading import read_settings
 from tests.support.environment import SAFE_ENV
+from tests.support.insides import hide_shared_tasks
 from tests.support.markdown import ROOT, blocks, commands, languages, typed
 from tests.support.warm.client import run_forked
 
@@ -42,10 +43,16 @@ def text(name: str) -> str:
     return " ".join((ROOT / page(name)).read_text(encoding="utf-8").split())
 
 
+@pytest.fixture(autouse=True)
+def _no_shared_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else the apps of later tests would have the pages' tasks.
+    hide_shared_tasks(monkeypatch)
+
+
 def conf(name: str) -> Any:
     """Return the configuration of a page's app."""
     (source,) = blocks(page(name), "python")
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "proj"}
     exec(source, names)
     return names["app"].conf
 
