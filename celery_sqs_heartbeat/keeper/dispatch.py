@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 #: does not answer, threads must not fill the process. Calls that hang for a day need this many.
 MAX_STAND_INS = 2 * MANY_STUCK
 #: Takes one outcome for each entry of a call, in the same order.
-Settle = Callable[[Sequence[Outcome]], None]
+ApplyResults = Callable[[Sequence[Outcome]], None]
 
 
 class SqsCalls(Protocol):
@@ -34,13 +34,13 @@ class SqsCalls(Protocol):
 class Dispatcher(Protocol):
     """How a keeper has its calls made."""
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
-        """Have the call made, and `settle` called once with its outcomes."""
+    def dispatch(self, call: Call, apply_results: ApplyResults) -> None:
+        """Have the call made, and `apply_results` called once with its outcomes."""
 
     def give_up(self, call: Call) -> bool:
         """Stop waiting for a call, and return whether it may have been sent.
 
-        A call that was not sent is never sent. Its `settle` is still called, when the call returns.
+        A call that was not sent is never sent. Its `apply_results` is still called, when the call returns.
         """
 
     def close(self) -> None:
@@ -65,17 +65,17 @@ class ThreadDispatcher:
         self._jobs: dict[int, _Job] = {}
         self._threads = self._new_threads()
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, apply_results: ApplyResults) -> None:
         """Make the call soon. If no thread can be started, the call counts as failed."""
         job = self._jobs[id(call)] = _Job()
         try:
-            self._threads.submit(functools.partial(self._perform, call, settle, job))
+            self._threads.submit(functools.partial(self._perform, call, apply_results, job))
         except RuntimeError as error:
             del self._jobs[id(call)]
             logger.warning(
                 "sqs-heartbeat: no thread for a call (%s). The keeper repeats the call", error
             )
-            settle([Outcome.FAILED] * len(call.entries))
+            apply_results([Outcome.FAILED] * len(call.entries))
 
     def give_up(self, call: Call) -> bool:
         """Start a stand-in thread if the thread of this call is still in it."""
@@ -105,7 +105,7 @@ class ThreadDispatcher:
     def _new_threads(self) -> CallerThreads:
         return CallerThreads(self._size, "sqs-heartbeat-call", most_stand_ins=MAX_STAND_INS)
 
-    def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
+    def _perform(self, call: Call, apply_results: ApplyResults, job: _Job) -> None:
         with self._lock:
             # The sender may send at once, unless it has called `_prepare` first.
             job.has_begun = job.may_be_sent = not job.is_given_up
@@ -113,13 +113,13 @@ class ThreadDispatcher:
                 self._jobs.pop(id(call), None)
         if not job.has_begun:
             # It was given up while it waited for a thread. Its leases are in another call.
-            settle([Outcome.UNKNOWN] * len(call.entries))
+            apply_results([Outcome.UNKNOWN] * len(call.entries))
             return
         try:
             with sending_while(
                 functools.partial(self._may_send, call, job), functools.partial(self._prepare, job)
             ):
-                self._send(call, functools.partial(self._settle, settle, job))
+                self._send(call, functools.partial(self._apply, apply_results, job))
         finally:
             with self._lock:
                 self._jobs.pop(id(call), None)
@@ -137,13 +137,13 @@ class ThreadDispatcher:
             job.may_be_sent = job.may_be_sent or may_send
             return may_send
 
-    def _settle(self, settle: Settle, job: _Job, outcomes: Sequence[Outcome]) -> None:
+    def _apply(self, apply_results: ApplyResults, job: _Job, outcomes: Sequence[Outcome]) -> None:
         if job.is_late and not job.is_given_up:
             # It was certainly not sent.
             outcomes = [Outcome.FAILED] * len(outcomes)
-        settle(outcomes)
+        apply_results(outcomes)
 
-    def _send(self, call: Call, settle: Settle) -> None:
+    def _send(self, call: Call, apply_results: ApplyResults) -> None:
         outcomes: list[Outcome] = []
         try:
             outcomes = list(self._sqs.send(call))
@@ -155,7 +155,7 @@ class ThreadDispatcher:
         finally:
             # Also if the error ends the thread: leases must not wait for an answer indefinitely.
             missing = len(call.entries) - len(outcomes)
-            settle((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
+            apply_results((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
 
 
 @dataclass(slots=True)

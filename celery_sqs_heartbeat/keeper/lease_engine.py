@@ -155,12 +155,12 @@ class LeaseEngine:
         try:
             while waiting:
                 call = waiting[-1]
-                self._dispatcher.dispatch(call, functools.partial(self._settle, book, call))
+                self._dispatcher.dispatch(call, functools.partial(self._apply_results, book, call))
                 waiting.pop()
         finally:
             # After an error: without this their leases would wait for an answer indefinitely.
             for call in waiting:
-                self._settle(book, call, [Outcome.UNKNOWN] * len(call.entries))
+                self._apply_results(book, call, [Outcome.UNKNOWN] * len(call.entries))
 
     def _next_step(self, now: float) -> float:
         if self._book.has_news:
@@ -175,7 +175,7 @@ class LeaseEngine:
             self._asleep_until = -math.inf
             self._wake()
 
-    def _settle(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
+    def _apply_results(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
         with self._reporting_after() as events, self._lock:
             now = self._clock()
             try:

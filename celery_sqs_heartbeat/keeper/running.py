@@ -44,13 +44,13 @@ class RunningTicks:
         self._late_after = late_after
         self._on_late = on_late
         self._least_threshold = math.inf
-        self._rounds = TickThread(step, interval, clock, self._be_late)
-        self._watchdog = Watchdog(self._rounds, self._revive, self._limit, clock, self._be_late)
+        self._ticks = TickThread(step, interval, clock, self._be_late)
+        self._watchdog = Watchdog(self._ticks, self._revive, self._limit, clock, self._be_late)
 
     @property
     def is_wanted(self) -> bool:
         """Whether it was started and not stopped."""
-        return self._rounds.is_wanted
+        return self._ticks.is_wanted
 
     @property
     def health(self) -> KeeperHealth:
@@ -63,22 +63,22 @@ class RunningTicks:
         Raises:
             RuntimeError: The system refuses another thread.
         """
-        if not self._rounds.is_wanted:
+        if not self._ticks.is_wanted:
             self._watchdog.start()
-            self._rounds.start()
+            self._ticks.start()
 
     def stop(self) -> None:
         """Let the thread end after its step."""
         self._watchdog.stop()
-        self._rounds.stop()
+        self._ticks.stop()
 
     def join(self, timeout: float) -> None:
         """Wait until the thread ends, for at most `timeout` seconds."""
-        self._rounds.join(timeout)
+        self._ticks.join(timeout)
 
     def wake(self) -> None:
         """Start the next tick now."""
-        self._rounds.wake()
+        self._ticks.wake()
 
     def note_threshold(self, threshold: float) -> None:
         """Note the threshold of a lease, in seconds. A tick must not be later than that."""
@@ -88,9 +88,9 @@ class RunningTicks:
         return self._guarded(self._start_again)
 
     def _start_again(self) -> bool:
-        if self._rounds.is_wanted:
-            self._rounds.start()
-        return self._rounds.is_wanted
+        if self._ticks.is_wanted:
+            self._ticks.start()
+        return self._ticks.is_wanted
 
     def _limit(self) -> float:
         if self._late_after is not None:

@@ -73,7 +73,7 @@ class ThreadKeeper:
     ) -> None:
         self._terms = terms or LeaseTerms.of(30)
         self._pid = os.getpid()
-        self._rounds = RunningTicks(
+        self._ticks = RunningTicks(
             step=self.step,
             guarded=lambda job: self._engine.change(lambda book, now: job()),
             interval=interval,
@@ -88,7 +88,7 @@ class ThreadKeeper:
             observer=observer,
             dispatcher=dispatcher or ThreadDispatcher(sqs, MAX_CALLS),
             board=board,
-            wake=self._rounds.wake,
+            wake=self._ticks.wake,
         )
 
     def step(self) -> float:
@@ -108,7 +108,7 @@ class ThreadKeeper:
         """
         if not self._is_forked():
             with self._engine.reading():
-                self._rounds.start()
+                self._ticks.start()
 
     def stop(self, timeout: float = FLUSH_SECONDS) -> None:
         """Flush, then end the thread. Does nothing if it is not running.
@@ -116,12 +116,12 @@ class ThreadKeeper:
         Leases that are still held expire: SQS makes their messages visible when their
         visibility timeouts have passed. `timeout` is the flush's, in seconds.
         """
-        if self._is_forked() or not self._rounds.is_wanted:
+        if self._is_forked() or not self._ticks.is_wanted:
             return
         self.flush(timeout)
-        self._engine.clear(self._rounds.stop)
+        self._engine.clear(self._ticks.stop)
         ends_at = time.monotonic() + _END_SECONDS
-        self._rounds.join(_END_SECONDS)
+        self._ticks.join(_END_SECONDS)
         self._engine.close(max(0.0, ends_at - time.monotonic()))
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
@@ -130,7 +130,7 @@ class ThreadKeeper:
         Deletes that wait for another try are tried at once. On a timeout, the unconfirmed
         deletes and releases are logged.
         """
-        if self._is_forked() or not self._rounds.is_wanted:
+        if self._is_forked() or not self._ticks.is_wanted:
             return True
         self.hurry()
         if not wait_for(lambda: not self._engine.ending or None, timeout):
@@ -188,7 +188,7 @@ class ThreadKeeper:
     @property
     def health(self) -> KeeperHealth:
         """Its thread's health. Reading it never blocks, even if the thread hangs."""
-        return KeeperHealth() if self._is_forked() else self._rounds.health
+        return KeeperHealth() if self._is_forked() else self._ticks.health
 
     def _is_forked(self) -> bool:
         return self._pid != os.getpid()
@@ -222,7 +222,7 @@ class ThreadKeeper:
         if self._is_forked():
             return ReceivedAs.NEW
         terms = (terms or self._terms).with_room()
-        self._rounds.note_threshold(terms.threshold)
+        self._ticks.note_threshold(terms.threshold)
 
         def begin(book: LeaseBook, now: float) -> ReceivedAs:
             receive = receive_of(
@@ -253,7 +253,7 @@ class ThreadKeeper:
             receipt: The receiver's decision.
             is_certain: Whether the receiver knows of no release that may end the lease.
         """
-        self._rounds.note_threshold(terms.threshold)
+        self._ticks.note_threshold(terms.threshold)
 
         def go_on(book: LeaseBook, _: float) -> None:
             book.receive(receive, terms=terms, receipt=receipt, is_certain=is_certain)
@@ -362,7 +362,7 @@ class ThreadKeeper:
         Args:
             was_releasing: Whether a release may have been sent. It must not be repeated.
         """
-        self._rounds.note_threshold(lease.terms.threshold)
+        self._ticks.note_threshold(lease.terms.threshold)
 
         def go_on(book: LeaseBook, now: float) -> None:
             book.resume(lease, now, was_releasing=was_releasing)

@@ -20,7 +20,7 @@ class Watchdog:
     """Replaces a keeper's thread that has died, and reports one that is late.
 
     Args:
-        rounds: The thread. `revive` starts it again.
+        ticks: The thread. `revive` starts it again.
         revive: Starts the thread again, unless it was stopped in the meantime; returns whether
             it did. May raise anything.
         limit: Returns how late a tick may be, in seconds.
@@ -30,13 +30,13 @@ class Watchdog:
 
     def __init__(
         self,
-        rounds: TickThread,
+        ticks: TickThread,
         revive: Callable[[], bool],
         limit: Callable[[], float],
         clock: Callable[[], float],
         on_late: Callable[[float], None],
     ) -> None:
-        self._rounds = rounds
+        self._ticks = ticks
         self._on_late = on_late
         self._revive = revive
         self._limit = limit
@@ -50,11 +50,11 @@ class Watchdog:
         """The thread's health now."""
         now = self._clock()
         return KeeperHealth(
-            alive=self._rounds.is_alive,
-            last_tick_age=self._rounds.tick_age(now),
-            late=self._rounds.is_wanted and self._rounds.overdue(now) > self._limit(),
+            alive=self._ticks.is_alive,
+            last_tick_age=self._ticks.tick_age(now),
+            late=self._ticks.is_wanted and self._ticks.overdue(now) > self._limit(),
             replaced=self._replaced,
-            standstills=self._rounds.standstills,
+            standstills=self._ticks.standstills,
         )
 
     def start(self) -> None:
@@ -74,19 +74,19 @@ class Watchdog:
 
     def check(self) -> None:
         """Check the thread once: replace it if it has died, and report it if it is late."""
-        if not self._rounds.is_wanted:
+        if not self._ticks.is_wanted:
             return
-        if not self._rounds.is_alive:
+        if not self._ticks.is_alive:
             self._replace()
             return
         now = self._clock()
-        overdue, limit = self._rounds.overdue(now), self._limit()
+        overdue, limit = self._ticks.overdue(now), self._limit()
         if self._late_since is None and overdue > limit:
             self._late_since = now - overdue
             logger.error(
                 "sqs-heartbeat: the keeper is late: its last tick began %.1f s ago. A delay of "
                 "more than %s s puts leases at risk. Something blocks the keeper",
-                self._rounds.tick_age(now),
+                self._ticks.tick_age(now),
                 seconds(limit),
             )
             self._on_late(overdue)
@@ -98,7 +98,7 @@ class Watchdog:
             self._late_since = None
 
     def _replace(self) -> None:
-        cause = self._rounds.cause_of_death
+        cause = self._ticks.cause_of_death
         if self._revive():
             logger.error(
                 "sqs-heartbeat: the keeper's thread had died of %r and was replaced. The new "

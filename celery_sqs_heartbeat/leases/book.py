@@ -44,31 +44,31 @@ class LeaseBook:
             EventBuffer(self._order),
         )
         self._register = Register(
-            agenda=self._agenda, strays=self._stale_calls, board=board, order=self._order
+            agenda=self._agenda, stale_calls=self._stale_calls, board=board, order=self._order
         )
-        self._lapsing = ExpiryHandler(
-            register=self._register, agenda=self._agenda, news=self._event_buffer
+        self._expiry_handler = ExpiryHandler(
+            register=self._register, agenda=self._agenda, event_buffer=self._event_buffer
         )
         self._refusals = Refusals(
             register=self._register,
             agenda=self._agenda,
-            lapsing=self._lapsing,
-            news=self._event_buffer,
+            expiry_handler=self._expiry_handler,
+            event_buffer=self._event_buffer,
             jitter=jitter,
         )
-        self._settling = ResultHandler(
+        self._result_handler = ResultHandler(
             register=self._register,
-            lapsing=self._lapsing,
+            expiry_handler=self._expiry_handler,
             refusals=self._refusals,
-            news=self._event_buffer,
+            event_buffer=self._event_buffer,
             jitter=jitter,
         )
         self._receiving = Receiving(
             register=self._register,
-            strays=self._stale_calls,
+            stale_calls=self._stale_calls,
             refusals=self._refusals,
-            lapsing=self._lapsing,
-            news=self._event_buffer,
+            expiry_handler=self._expiry_handler,
+            event_buffer=self._event_buffer,
         )
 
     def __len__(self) -> int:
@@ -213,18 +213,18 @@ class LeaseBook:
         if was_releasing and lease.goal is Goal.RELEASE:
             self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now)
             self._register.forget(lease)
-        elif not self._lapsing.let_lapse(lease, now):
+        elif not self._expiry_handler.expire_if_due(lease, now):
             self._register.watch_expiry(lease)
         self._release_stopped(now)
 
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
         for lease in self._register.pop_expired(now):
-            if not self._lapsing.let_lapse(lease, now):
-                self._lapsing.note_expiry(lease, now)
+            if not self._expiry_handler.expire_if_due(lease, now):
+                self._expiry_handler.note_expiry(lease, now)
                 self._register.schedule(lease)
         self._release_stopped(now)
-        calls = self._agenda.plan(now, room, self._lapsing.due_entry)
+        calls = self._agenda.plan(now, room, self._expiry_handler.due_entry)
         self._release_stopped(now)
         for call in calls:
             self._stale_calls.note_sent(call)
@@ -299,9 +299,9 @@ class LeaseBook:
             # After a redelivery, the answer is about an old handle and no longer counts.
             if self._register.holds(lease) and entry.receipt_handle == lease.receipt_handle:
                 if is_late:
-                    self._settling.settle_late(entry, outcome, call, now)
+                    self._result_handler.apply_late_result(entry, outcome, call, now)
                 else:
-                    self._settling.apply_results(entry, outcome, call, now)
+                    self._result_handler.apply_results(entry, outcome, call, now)
             self._note_limit(entry)
             if self._register.holds(lease):
                 self._register.schedule(lease)
@@ -322,7 +322,7 @@ class LeaseBook:
         lease.release_delay = delay
         self._register.set_goal(lease, Goal.RELEASE, now, due=now)
         lease.cause = cause
-        if not self._lapsing.let_lapse(lease, now):
+        if not self._expiry_handler.expire_if_due(lease, now):
             self._register.schedule(lease)
 
     def _note_limit(self, entry: Entry) -> None:

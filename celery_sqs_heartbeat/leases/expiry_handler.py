@@ -14,10 +14,10 @@ from celery_sqs_heartbeat.leases.register import Register
 class ExpiryHandler:
     """Notes that leases expire, and forgets those that lapse."""
 
-    def __init__(self, *, register: Register, agenda: Agenda, news: EventBuffer) -> None:
+    def __init__(self, *, register: Register, agenda: Agenda, event_buffer: EventBuffer) -> None:
         self._register = register
         self._agenda = agenda
-        self._event_buffer = news
+        self._event_buffer = event_buffer
 
     def note_expiry(self, lease: Lease, now: float) -> None:
         """Report, once, that our clock has passed the expiry of a lease.
@@ -31,7 +31,7 @@ class ExpiryHandler:
             if lease.goal is Goal.HOLD:
                 self._event_buffer.report(EventKind.LEASE_EXPIRED, lease, now)
 
-    def let_lapse(self, lease: Lease, now: float) -> bool:
+    def expire_if_due(self, lease: Lease, now: float) -> bool:
         """Forget a lease whose goal is release, if its message may be someone else's.
 
         Returns whether it did.
@@ -56,7 +56,7 @@ class ExpiryHandler:
 
     def due_entry(self, lease: Lease, now: float) -> Entry | None:
         """Return the entry for a lease that is due; None if there is no call to make."""
-        if self.let_lapse(lease, now):
+        if self.expire_if_due(lease, now):
             return None
         if (
             now >= lease.expires_at

@@ -92,14 +92,14 @@ class Receive:
 
 
 def receipt_of(
-    receive: Receive, lease: Lease | None, *, is_finished: bool, strays: StaleCalls
+    receive: Receive, lease: Lease | None, *, is_finished: bool, stale_calls: StaleCalls
 ) -> ReceivedAs:
     """Classify a received message.
 
     Args:
         lease: The receiver's lease on it, if any.
         is_finished: Whether its task has succeeded at the receiver.
-        strays: The stale calls by older handles. A release among them prevents only one run of
+        stale_calls: The stale calls by older handles. A release among them prevents only one run of
             the message.
     """
     if receive.has_lapsed:
@@ -114,7 +114,7 @@ def receipt_of(
             ReceivedAs.FINISHED if lease and lease.goal is Goal.DELETE else ReceivedAs.REDELIVERED
         )
     key, handle = receive.key, receive.receipt_handle
-    is_released = strays.releases(key, handle, receive.sent_at, receive.arrived_at)
-    if is_released and strays.spare(key, handle):
+    is_released = stale_calls.releases(key, handle, receive.sent_at, receive.arrived_at)
+    if is_released and stale_calls.spare(key, handle):
         return ReceivedAs.RELEASED
     return ReceivedAs.FINISHED if is_finished else ReceivedAs.NEW

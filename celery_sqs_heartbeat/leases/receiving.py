@@ -21,16 +21,16 @@ class Receiving:
         self,
         *,
         register: Register,
-        strays: StaleCalls,
+        stale_calls: StaleCalls,
         refusals: Refusals,
-        lapsing: ExpiryHandler,
-        news: EventBuffer,
+        expiry_handler: ExpiryHandler,
+        event_buffer: EventBuffer,
     ) -> None:
         self._register = register
-        self._stale_calls = strays
+        self._stale_calls = stale_calls
         self._refusals = refusals
-        self._lapsing = lapsing
-        self._event_buffer = news
+        self._expiry_handler = expiry_handler
+        self._event_buffer = event_buffer
 
     def receive(
         self,
@@ -45,12 +45,14 @@ class Receiving:
         lease = self._register.of_message(receive.key)
         if receipt is None:
             is_finished = receive.key in self._register.finished
-            receipt = receipt_of(receive, lease, is_finished=is_finished, strays=self._stale_calls)
+            receipt = receipt_of(
+                receive, lease, is_finished=is_finished, stale_calls=self._stale_calls
+            )
         if receive.has_lapsed and lease is not None:
             # The message was received again since, if only by this late answer. So our handle is
             # stale, and a release by it would break the lease of the current owner.
             lease.is_exclusive = False
-            if not self._lapsing.let_lapse(lease, now):
+            if not self._expiry_handler.expire_if_due(lease, now):
                 self._register.schedule(lease)
         if receipt in (ReceivedAs.LAPSED, ReceivedAs.RELEASED):
             return receipt
@@ -110,7 +112,7 @@ class Receiving:
         If the lease had not expired, a release in flight has taken effect: nothing else can have
         made the message visible. Its answer is ignored.
         """
-        release = self._lapsing.release_under_way(lease)
+        release = self._expiry_handler.release_under_way(lease)
         report = self._event_buffer.report
         if release is None:
             report(EventKind.MESSAGE_LAPSING, lease, now)

@@ -24,14 +24,14 @@ class Refusals:
         *,
         register: Register,
         agenda: Agenda,
-        lapsing: ExpiryHandler,
-        news: EventBuffer,
+        expiry_handler: ExpiryHandler,
+        event_buffer: EventBuffer,
         jitter: Callable[[], float],
     ) -> None:
         self._register = register
         self._agenda = agenda
-        self._lapsing = lapsing
-        self._event_buffer = news
+        self._expiry_handler = expiry_handler
+        self._event_buffer = event_buffer
         self._jitter = jitter
         self._refused: dict[tuple[str, CallKind], _Refused] = {}
 
@@ -107,14 +107,14 @@ class Refusals:
         for lease in self._register:
             if lease.queue_url == queue_url and lease.status is LeaseStatus.REFUSED:
                 lease.status = LeaseStatus.OWNED
-                self._lapsing.note_expiry(lease, now)
+                self._expiry_handler.note_expiry(lease, now)
                 self._register.schedule(lease)
 
     def _stop_leasing(self, queue_url: str, now: float) -> None:
         """Let leases lapse whose goal is release, and show that the others are not extended."""
         for lease in [each for each in self._register if each.queue_url == queue_url]:
             if lease.goal is Goal.RELEASE:
-                self._lapsing.lapse(lease, now)
+                self._expiry_handler.lapse(lease, now)
             elif lease.status is LeaseStatus.OWNED or (
                 lease.goal is Goal.DELETE and lease.status is LeaseStatus.EXPIRED
             ):

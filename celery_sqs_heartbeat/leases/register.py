@@ -18,7 +18,7 @@ class Register:
 
     Args:
         agenda: Holds each lease that waits for a call.
-        strays: Knows the calls of each message, until it is deleted.
+        stale_calls: Knows the calls of each message, until it is deleted.
         board: Shows every change of a lease, if given.
         order: Holds each lease that is kept in the order of its message group.
 
@@ -28,10 +28,10 @@ class Register:
     """
 
     def __init__(
-        self, *, agenda: Agenda, strays: StaleCalls, board: Board | None, order: GroupOrder
+        self, *, agenda: Agenda, stale_calls: StaleCalls, board: Board | None, order: GroupOrder
     ) -> None:
         self._agenda = agenda
-        self._stale_calls = strays
+        self._stale_calls = stale_calls
         self._board = board
         self._order = order
         self._by_key: dict[tuple[str, str], Lease] = {}

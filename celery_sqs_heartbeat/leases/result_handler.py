@@ -32,15 +32,15 @@ class ResultHandler:
         self,
         *,
         register: Register,
-        lapsing: ExpiryHandler,
+        expiry_handler: ExpiryHandler,
         refusals: Refusals,
-        news: EventBuffer,
+        event_buffer: EventBuffer,
         jitter: Callable[[], float],
     ) -> None:
         self._register = register
-        self._lapsing = lapsing
+        self._expiry_handler = expiry_handler
         self._refusals = refusals
-        self._event_buffer = news
+        self._event_buffer = event_buffer
         self._jitter = jitter
 
     def apply_results(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
@@ -57,7 +57,7 @@ class ResultHandler:
         else:
             self._deleted(lease, answer, now)
 
-    def settle_late(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
+    def apply_late_result(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
         """Apply the answer to a call that was given up. Only a success counts.
 
         As for any other call, the timeout counts from the planning of the call.
@@ -105,7 +105,7 @@ class ResultHandler:
             report(EventKind.LEASE_CAPPED, lease, now, answer)
         else:
             report(EventKind.EXTENSION_FAILED, lease, now, answer)
-            self._lapsing.note_expiry(lease, now)
+            self._expiry_handler.note_expiry(lease, now)
             if outcome not in REFUSALS:
                 lease.extend_at = now + self._pause(lease, outcome, now)
 

@@ -70,25 +70,25 @@ class StaleCalls:
         if call.kind is not CallKind.CHANGE_VISIBILITY:
             return
         for entry in call.entries:
-            strays = self._by_key.setdefault(entry.lease.key, {})
+            calls = self._by_key.setdefault(entry.lease.key, {})
             self._by_key.move_to_end(entry.lease.key)
             each = (entry.receipt_handle, entry.timeout, entry.action)
-            stray = strays.setdefault(each, _StaleCall(entry.timeout))
-            stray.open += 1
+            stale = calls.setdefault(each, _StaleCall(entry.timeout))
+            stale.open += 1
             if entry.action is Action.RELEASE:
-                stray.held_until = entry.lease.expires_at
+                stale.held_until = entry.lease.expires_at
         while len(self._by_key) > self._capacity:
             self._by_key.popitem(last=False)
 
     def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Note SQS's answers. SQS may still perform a call without an answer."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):
-            strays = self._by_key.get(entry.lease.key, {})
-            stray = strays.get((entry.receipt_handle, entry.timeout, entry.action))
-            if stray is not None and outcome is not Outcome.UNKNOWN:
-                stray.open = max(0, stray.open - 1)
+            calls = self._by_key.get(entry.lease.key, {})
+            stale = calls.get((entry.receipt_handle, entry.timeout, entry.action))
+            if stale is not None and outcome is not Outcome.UNKNOWN:
+                stale.open = max(0, stale.open - 1)
                 if outcome in _MAY_HAVE_BEEN_DONE:
-                    stray.answered_at = now
+                    stale.answered_at = now
 
     def forget(self, key: _Key) -> None:
         """Forget a message that can't be received again."""
@@ -106,10 +106,10 @@ class StaleCalls:
 
     def releases(self, key: _Key, handle: str, since: float, arrived_at: float) -> bool:
         """Return whether a release may end the lease of a receive that has just arrived."""
-        strays = self._by_key.get(key, {})
-        for each in [each for each, stray in strays.items() if arrived_at < stray.held_until]:
+        calls = self._by_key.get(key, {})
+        for each in [each for each, stale in calls.items() if arrived_at < stale.held_until]:
             # Only the release can have made the message visible so early.
-            del strays[each]
+            del calls[each]
         return any(each.is_release for each in self._others(key, handle, since))
 
     def spare(self, key: _Key, handle: str) -> bool:
@@ -124,6 +124,6 @@ class StaleCalls:
         return bool(found)
 
     def _others(self, key: _Key, handle: str, since: float) -> Iterator[_StaleCall]:
-        for (other, _, _), stray in self._by_key.get(key, {}).items():
-            if other != handle and (stray.open or stray.answered_at >= since):
-                yield stray
+        for (other, _, _), stale in self._by_key.get(key, {}).items():
+            if other != handle and (stale.open or stale.answered_at >= since):
+                yield stale

@@ -87,7 +87,7 @@ class HeldMessages:
         held = self._by_key.get(receive.key)
         lease = held.lease if held is not None else None
         receipt = receipt_of(
-            receive, lease, is_finished=receive.key in self._finished, strays=self._stale_calls
+            receive, lease, is_finished=receive.key in self._finished, stale_calls=self._stale_calls
         )
         if receipt is ReceivedAs.LAPSED:
             if held is not None and receive.has_lapsed:
