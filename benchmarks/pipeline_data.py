@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse, file_options
 from celery_sqs_heartbeat.pipeline.tables.events import events_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
-from fleet.making import make_fleet
+from fleet.generator import make_fleet
 
 EVEN, HOT = "even", "hot"
 SHAPES = (EVEN, HOT)

@@ -112,7 +112,7 @@ def _recommend(connection: DuckDBPyConnection) -> None:
 
 
 def _survey(connection: DuckDBPyConnection) -> Survey:
-    """Return the measurements, as `measuring.survey` does."""
+    """Return the measurements, as `survey.survey` does."""
     ((worker_us, concurrency, settings),) = connection.execute(FLEET).fetchall()
     latencies, entries, stalls = _latenesses(connection)
     fleet = Fleet(stalls=stalls, worker_us=worker_us or 0, concurrency=concurrency or 1)

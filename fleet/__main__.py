@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from fleet.making import make_fleet
+from fleet.generator import make_fleet
 
 
 def main() -> None:

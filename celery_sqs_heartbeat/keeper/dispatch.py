@@ -40,7 +40,8 @@ class Dispatcher(Protocol):
     def give_up(self, call: Call) -> bool:
         """Stop waiting for a call, and return whether it may have been sent.
 
-        A call that was not sent is never sent. Its `apply_results` is still called, when the call returns.
+        A call that was not sent is never sent. Its `apply_results` is still called when the call
+        returns.
         """
 
     def close(self) -> None:

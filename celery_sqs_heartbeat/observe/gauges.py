@@ -10,7 +10,7 @@ from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.observe import catalogue
-from celery_sqs_heartbeat.observe.measuring import Measurement
+from celery_sqs_heartbeat.observe.measurements import Measurement
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
 from celery_sqs_heartbeat.observe.waiting_groups import behind_others, count_groups

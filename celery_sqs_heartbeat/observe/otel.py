@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
-from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of
+from celery_sqs_heartbeat.observe.measurements import ENDS, Measurer, loss_of
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.watched import Watched
 

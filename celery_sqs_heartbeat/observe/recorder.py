@@ -9,7 +9,7 @@ from typing import NamedTuple
 from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind
-from celery_sqs_heartbeat.observe.measuring import ENDS, CallCount, loss_of
+from celery_sqs_heartbeat.observe.measurements import ENDS, CallCount, loss_of
 from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
 
 #: Releases and losses that are remembered.

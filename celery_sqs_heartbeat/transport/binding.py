@@ -48,7 +48,7 @@ class Heartbeat:
         curl_working: Is held while that client's curl works, and until the messages it received
             are leased. Signals are handled after that.
         arriving: The receipt handles of the leased messages that are being delivered.
-        breakage: Detects whether the worker is broken.
+        broken_worker: Detects whether the worker is broken.
         start_queues: Returns the names of the queues with which the worker starts.
         check_names: Warns about settings for unknown queues. Its argument is a function that
             returns whether SQS has a queue of a name.
@@ -80,7 +80,7 @@ class Heartbeat:
     http_client: Any = None
     curl_working: SignalSafeLock = field(default_factory=SignalSafeLock)
     arriving: set[str] = field(default_factory=set, repr=False)
-    breakage: BrokenWorkerDetector = field(default_factory=BrokenWorkerDetector)
+    broken_worker: BrokenWorkerDetector = field(default_factory=BrokenWorkerDetector)
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
     refuse: Callable[[SqsHeartbeatError], object] = bool

@@ -34,11 +34,11 @@ class Deliverer:
         lost_errors = self._kombu.lost_errors
         waiting = list(reversed(payloads))
         try:
-            while waiting and not (heartbeat.breakage.is_found or heartbeat.is_ending):
+            while waiting and not (heartbeat.broken_worker.is_found or heartbeat.is_ending):
                 payload = waiting.pop()
                 try:
                     deliver(payload)
-                    heartbeat.breakage.worked(_DELIVERED)
+                    heartbeat.broken_worker.worked(_DELIVERED)
                 except Exception as error:
                     self._give_up(payload, error, is_lost=isinstance(error, lost_errors))
                     if isinstance(error, lost_errors):
@@ -70,4 +70,4 @@ class Deliverer:
         request = heartbeat.requests.get(lease.key) if lease is not None else None
         # If Celery can't make a request from it, it is a bad message. Their number does not matter.
         if lease and request and not request.failed_before_pool:
-            heartbeat.breakage.failed(_DELIVERED, lease.key, error)
+            heartbeat.broken_worker.failed(_DELIVERED, lease.key, error)

@@ -94,7 +94,7 @@ class WorkerHeartbeat:
             warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues
         )
         self._heartbeat.refuse = partial(refuse_start, parent.app)
-        self._heartbeat.breakage.end = partial(self._end_broken, parent)
+        self._heartbeat.broken_worker.end = partial(self._end_broken, parent)
         if self._otel is not None:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
             self._otel.watch(self._linked, journal, self._heartbeat.polled)

@@ -309,7 +309,7 @@ class LeasedRequest(Request):
         if self._watch is not None:
             self._watch.end()
 
-    def abandon(self) -> bool:
+    def let_expire(self) -> bool:
         """Stop extending the message: it becomes visible again when its visibility timeout ends.
 
         Return False if the message is not held, or already settled.
@@ -327,12 +327,12 @@ class LeasedRequest(Request):
             return
         if self._heartbeat is not None and not self._heartbeat.is_ending:
             key = self.id if self._lease is None else self._lease.key
-            self._heartbeat.breakage.failed(_STARTED, key, error)
+            self._heartbeat.broken_worker.failed(_STARTED, key, error)
 
     def note_start(self) -> None:
         """Note that the pool has taken the task."""
         if self._heartbeat is not None:
-            self._heartbeat.breakage.worked(_STARTED)
+            self._heartbeat.broken_worker.worked(_STARTED)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Handle a time limit as Celery does."""

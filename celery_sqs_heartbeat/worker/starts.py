@@ -48,7 +48,7 @@ def guarded(execute: Callable[..., Any]) -> Callable[..., Any]:
                 "sqs-heartbeat: task %s[%s] can't be run%s",
                 request.name,
                 request.id,
-                _LEFT if request.abandon() else "",
+                _LEFT if request.let_expire() else "",
             )
             state.task_ready(request)
             if not isinstance(error, _LOST):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from botocore.exceptions import ReadTimeoutError
 
 from celery_sqs_heartbeat import BotoSqs
-from celery_sqs_heartbeat.keeper.dispatch import Settle, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.errors import SqsError
@@ -104,7 +104,7 @@ class Carrier(ThreadDispatcher):
         self._after_answer = after_answer
         self._client: Any = sqs
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         """Send the call on its trip."""
         sent = SentCall(
             at=self._clock(),

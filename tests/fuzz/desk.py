@@ -7,7 +7,7 @@ from typing import Any
 
 from kombu import Connection, Consumer, Queue
 
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import Goal
@@ -28,7 +28,7 @@ URL = "https://sqs.us-east-1.amazonaws.com/1/q"
 class NoCalls:
     """Takes calls and never answers them."""
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         pass
 
     def give_up(self, call: Call) -> bool:

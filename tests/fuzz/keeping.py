@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.keeper.dispatch import Settle, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -49,7 +49,7 @@ class LaterDispatcher(ThreadDispatcher):
         super().__init__(sqs, MAX_CALLS)
         self.waiting: list[Callable[[], None]] = []
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         self.waiting.append(functools.partial(self._send, call, settle))
 
     def make_calls(self) -> bool:

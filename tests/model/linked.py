@@ -12,7 +12,7 @@ from typing import Any
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.table import REACH, Table
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
@@ -41,10 +41,10 @@ class Calls:
 
     def __init__(self, note: Callable[[Call], None] = lambda call: None) -> None:
         self._note = note
-        self.out: list[tuple[Call, Settle]] = []
+        self.out: list[tuple[Call, ApplyResults]] = []
         self.given_up: list[Call] = []
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         self._note(call)
         self.out.append((call, settle))
 

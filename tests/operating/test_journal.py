@@ -23,7 +23,7 @@ from tests.support.markdown import blocks
 from tests.support.s3 import environment, new_server
 from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
-from tests.unit.journal.making import event_of, files_in, frames_of
+from tests.unit.journal.samples import event_of, files_in, frames_of
 
 #: Writes endlessly, in many small segments, and prints how many lines are written.
 WRITER = """
@@ -31,7 +31,7 @@ import os, sys
 from pathlib import Path
 from celery_sqs_heartbeat.journal import WorkerInfo, journal as journals, open_journal
 from celery_sqs_heartbeat.journal.writer import Rotation
-from tests.unit.journal.making import event_of
+from tests.unit.journal.samples import event_of
 journals.WRITE_SECONDS = 0.002
 target, spool, lines = sys.argv[1], sys.argv[2], int(sys.argv[3])
 journal = open_journal(

@@ -31,7 +31,7 @@ from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, 
 from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
 from celery_sqs_heartbeat.pipeline.tables.skew import lead
 from tests.pipeline.builders import DAY, SECOND, message
-from tests.unit.journal.making import ORIGIN, event_of
+from tests.unit.journal.samples import ORIGIN, event_of
 
 Line = dict[str, Any]
 FIRST = datetime.date(2026, 3, 14)

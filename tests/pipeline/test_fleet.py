@@ -26,7 +26,7 @@ from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 from celery_sqs_heartbeat.pipeline.tuning.running_settings import running_terms
-from fleet.making import DEAD_LETTERS, JOURNAL, TRUTH, make_fleet
+from fleet.generator import DEAD_LETTERS, JOURNAL, TRUTH, make_fleet
 from fleet.profile import QUEUES
 from tests.pipeline.builders import SECOND
 

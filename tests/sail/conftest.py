@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.engine.sail.session import new_session
-from fleet.making import JOURNAL, make_fleet
+from fleet.generator import JOURNAL, make_fleet
 from tests.pipeline.builders import DAY, SECOND
 from tests.pipeline.cheap import JAVA, JAVA_VARIABLE
 from tests.pipeline.journals import grouped_worker, write_all

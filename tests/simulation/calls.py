@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.lane import MAX_STUCK_PER_LANE
 from celery_sqs_heartbeat.leases.lease import Action
@@ -75,7 +75,7 @@ class Calls:
         self._threads = Threads(self._note_wait)
         self.sqs = BotoSqs(self._world.refusals)
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         """Carry one of the keeper's calls through the network."""
         world, worker, host = self._world, self._worker, self._host
         host.step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call
@@ -22,7 +22,7 @@ class Collects:
     def __init__(self) -> None:
         self.calls: list[Call] = []
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         self.calls.append(call)
 
     def give_up(self, call: Call) -> bool:

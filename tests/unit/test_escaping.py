@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import EventKind
-from tests.unit.journal.making import ORIGIN, event_of
+from tests.unit.journal.samples import ORIGIN, event_of
 
 PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
 #: A forged line, a terminal's colours and title, the C1 form of these, deleted text, reversed text,

@@ -14,7 +14,7 @@ import pytest
 
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.keeper import thread_keeper
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.tick_thread import TickThread
 from celery_sqs_heartbeat.leases import policy
@@ -443,7 +443,7 @@ def test_a_threshold_above_the_timeout_does_not_cause_endless_extensions() -> No
     clock, sqs = FakeClock(), ScriptedSqs()
     calls: list[float] = []
 
-    def answer_at_once(call: Call, settle: Settle) -> None:
+    def answer_at_once(call: Call, settle: ApplyResults) -> None:
         calls.append(clock())
         settle(sqs.send(call))
 

@@ -47,15 +47,15 @@ class CelerysRequest:
 class Unstartable(LeasedRequest, CelerysRequest):
     """A request of a worker with a heartbeat, whose task the pool does not take."""
 
-    def __init__(self, key: str, breakage: BrokenWorkerDetector, lease: Any = None) -> None:
+    def __init__(self, key: str, broken_worker: BrokenWorkerDetector, lease: Any = None) -> None:
         CelerysRequest.__init__(self, key)
         self._lease = lease
-        self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
+        self._heartbeat: Any = SimpleNamespace(broken_worker=broken_worker, is_ending=False)
 
     def is_not_ours(self) -> bool:
         return False
 
-    def abandon(self) -> bool:
+    def let_expire(self) -> bool:
         return False
 
 
@@ -63,9 +63,9 @@ class Worker:
     """Celery's worker and the class that it derives from ours, with a pool of the test."""
 
     def __init__(self, give: Give) -> None:
-        self.breakage = BrokenWorkerDetector()
+        self.broken_worker = BrokenWorkerDetector()
         self.ended: list[Exception] = []
-        self.breakage.end = self.ended.append
+        self.broken_worker.end = self.ended.append
         self._pool = SimpleNamespace(
             apply_async=lambda trace, *, correlation_id, **options: give(correlation_id)
         )
@@ -75,7 +75,7 @@ class Worker:
         return create_request_cls(base, TASK, self._pool, "here", None, app=app)
 
     def request(self, key: str, *args: Any) -> Any:
-        return self.derived(Unstartable)(key, self.breakage, *args)
+        return self.derived(Unstartable)(key, self.broken_worker, *args)
 
     def start(self, request: Any) -> bool:
         """Start a request's task; return whether its slot is free again."""
@@ -124,7 +124,7 @@ def test_a_request_whose_class_celery_does_not_derive_is_guarded_too() -> None:
 
     worker = Worker(refusing(RuntimeError("the pool is broken")))
     for key in "abc":
-        assert worker.start(Ours(key, worker.breakage))
+        assert worker.start(Ours(key, worker.broken_worker))
     assert len(worker.ended) == 1
 
 

@@ -39,7 +39,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.message import queue_name
 from tests.fuzz.shapes import FUZZ
-from tests.unit.journal.making import ORIGIN, STARTED, answered, event_of
+from tests.unit.journal.samples import ORIGIN, STARTED, answered, event_of
 
 ROOT = Path(__file__).parents[3]
 DLV = hashlib.sha256(b"handle-1").hexdigest()[:16]

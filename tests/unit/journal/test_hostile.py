@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.journal import (
 )
 from celery_sqs_heartbeat.journal.rooted import Root
 from tests.support.waiting import PATIENCE
-from tests.unit.journal.making import DAY, WALL, Clocks, event_of, line_at
+from tests.unit.journal.samples import DAY, WALL, Clocks, event_of, line_at
 
 #: Another user of the machine.
 OTHER = 65_534

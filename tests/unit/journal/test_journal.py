@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.journal.writer import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 from tests.support.waiting import PATIENCE, wait_until
-from tests.unit.journal.making import DAY, ORIGIN, Clocks, Disk, event_of, files_in
+from tests.unit.journal.samples import DAY, ORIGIN, Clocks, Disk, event_of, files_in
 
 INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"ack": "batched"})
 

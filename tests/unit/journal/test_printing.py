@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
-from tests.unit.journal.making import ORIGIN, STARTED, WALL, Clocks, answered, event_of
+from tests.unit.journal.samples import ORIGIN, STARTED, WALL, Clocks, answered, event_of
 
 RECEIVED = event_of(sent_time=WALL / 1e6, cause="new")
 DELETED = answered(EventKind.MESSAGE_DELETED, Action.DELETE, Outcome.DONE, at=STARTED + 4)

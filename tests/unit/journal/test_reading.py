@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_segments
 from celery_sqs_heartbeat.journal.zstd_frames import is_whole
 from celery_sqs_heartbeat.leases.events import EventKind
-from tests.unit.journal.making import DAY, ORIGIN, event_of
+from tests.unit.journal.samples import DAY, ORIGIN, event_of
 
 LINES = [line_of(record_of(event_of(kind), seq, ORIGIN)) for seq, kind in enumerate(EventKind, 1)]
 ALL = b"".join(LINES)

@@ -10,7 +10,7 @@ import pytest
 from celery_sqs_heartbeat.journal import locks, read_journal
 from celery_sqs_heartbeat.journal.recovery import Recovered, recover
 from celery_sqs_heartbeat.journal.segments import Segment
-from tests.unit.journal.making import DAY, WALL, files_in, frames_of, line_at, own
+from tests.unit.journal.samples import DAY, WALL, files_in, frames_of, line_at, own
 
 
 def left_behind(folder: Path, data: bytes, worker: str = "dead", day: str = DAY) -> Path:

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.spool import shrink
 from celery_sqs_heartbeat.settings.target import Destination
 from tests.support.waiting import wait_until
-from tests.unit.journal.making import DAY, Clocks, files_in
+from tests.unit.journal.samples import DAY, Clocks, files_in
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
 DEAD = EndpointConnectionError(endpoint_url="https://s3")

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from tests.support.workers import ROOT
-from tests.unit.journal.making import DAY, WALL, Clocks, Disk, files_in, frames_of, line_at
+from tests.unit.journal.samples import DAY, WALL, Clocks, Disk, files_in, frames_of, line_at
 
 WORKER = f"dt={DAY}/worker=w"
 MIDNIGHT = round(datetime.datetime(2026, 3, 15, tzinfo=datetime.timezone.utc).timestamp() * 1e6)
