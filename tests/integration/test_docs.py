@@ -127,13 +127,26 @@ def test_the_page_lists_the_alerts_and_its_steps_write_their_file_before_they_us
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     folder = ROOT / "celery_sqs_heartbeat" / "observe" / "grafana"
     (group,) = yaml.safe_load((folder / "alerts.yml").read_text(encoding="utf-8"))["groups"]
-    listed = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", text, re.MULTILINE)
-    assert [rule["alert"] for rule in group["rules"]] == listed
+    rows = re.findall(
+        r"^\| `(SqsHeartbeat\w+)` \| (\w+) \| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE
+    )
+    assert [(rule["alert"], rule["labels"]["severity"]) for rule in group["rules"]] == [
+        (alert, severity) for alert, severity, _ in rows
+    ]
+    for rule, (_, _, metrics) in zip(group["rules"], rows, strict=True):
+        series = {re.sub("_(bucket|count)$", "", each) for each in _series(rule["expr"])}
+        assert series == _series(metrics)
+    (first,) = [rule for rule in group["rules"] if rule["alert"] == "SqsHeartbeatLeasesLost"]
+    assert f"`{first['expr']}`" in text
     steps = ["sqs-heartbeat grafana --out", "rule_files:\n", "promtool check config"]
     assert sorted(steps, key=text.index) == steps
 
 
-def test_the_handler_of_lost_leases_gets_the_arguments_that_it_names(
+def _series(text: str) -> set[str]:
+    return set(re.findall(r"\bsqs_heartbeat_\w+", text))
+
+
+def test_the_handler_of_lost_leases_is_told_what_it_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (snippet,) = blocks("docs/settings.md", "python")

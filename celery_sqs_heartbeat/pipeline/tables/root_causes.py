@@ -55,8 +55,8 @@ CAUSES: Mapping[str, Cause] = {
         "not see the queue",
         sign="`permission-denied` with `act` `extend`, or `extension-failed` with `err` `denied` "
         "or `no-queue`",
-        advice="grant sqs:ChangeMessageVisibility to the worker: `celery sqs-heartbeat iam` "
-        "prints the policy, and `celery sqs-heartbeat doctor` checks it",
+        advice="grant sqs:ChangeMessageVisibility to the worker: `celery -A proj sqs-heartbeat "
+        "iam` prints the policy, and `celery -A proj sqs-heartbeat doctor` checks it",
     ),
     "network": Cause(
         meaning="SQS did not answer extensions: no answer came, or a gateway's 502 or 504",
