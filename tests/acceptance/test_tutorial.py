@@ -35,6 +35,11 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
     source = source.replace("time.sleep(25)", "_wait(cake)")
     (shell.folder / "proj.py").write_text(source + WAIT)
 
+    # With a timeout of 10 s it has the warning that the page names.
+    doctor = next(steps)
+    assert doctor == "celery -A proj sqs-heartbeat doctor"
+    assert "0 errors" in shell.run(doctor)
+
     start = next(steps)
     worker = shell.start(start)
     log = shell.wait_for(" ready.")
