@@ -216,7 +216,11 @@ STOPPED = Metric(
     "this worker knows.",
     labels=_QUEUE,
 )
-ALIVE = Metric(name="keeper_alive", kind="gauge", help="1 while the keeper's thread runs.")
+ALIVE = Metric(
+    name="keeper_alive",
+    kind="gauge",
+    help="1 while the thread that extends leases runs in the keeper's process.",
+)
 LATE = Metric(
     name="keeper_late",
     kind="gauge",

@@ -119,6 +119,7 @@ def test_the_printed_settings_can_be_pasted_and_are_valid(warehouse: str) -> Non
     assert result.exit_code == 0, result.output
     (assignment,) = ast.parse(result.output).body
     assert isinstance(assignment, ast.Assign)
+    assert ast.unparse(assignment.targets[0]) == "app.conf.sqs_heartbeat_queues"
     queues = ast.literal_eval(assignment.value)
     settings = read_settings({"sqs_heartbeat_queues": queues}.get)
     assert list(settings.queues) == ["work"]
@@ -200,6 +201,12 @@ def test_a_journal_does_as_well_and_thin_data_is_no_fault(journal: str) -> None:
     (recommended,) = [row for row in output["recommendations"] if row["rank"] == 0]
     assert (recommended["confidence"], recommended["messages"]) == ("low", 1)
     assert [each["fault"] for each in output["checks"]] == [""]
+
+
+def test_with_a_namespace_the_code_is_for_the_settings_module() -> None:
+    (assignment,) = ast.parse(as_settings([], {}, namespace="CELERY")).body
+    assert isinstance(assignment, ast.Assign)
+    assert ast.unparse(assignment.targets[0]) == "CELERY_SQS_HEARTBEAT_QUEUES"
 
 
 def test_nothing_measured_is_an_error_that_tells_what_to_do(

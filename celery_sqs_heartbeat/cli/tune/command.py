@@ -85,7 +85,8 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
         }
         click.echo(dumps(output, indent=2))
     else:
-        click.echo(as_settings(rows, names))
+        namespace = getattr(context.obj.app, "namespace", None) or ""
+        click.echo(as_settings(rows, names, namespace=namespace))
         if check:
             click.echo(as_text(verdicts))
     context.exit(FOUND if any(each.fault for each in verdicts) else DONE)

@@ -23,16 +23,20 @@ _WORDS = (
 )
 
 
-def as_settings(rows: Sequence[Row], names: Mapping[str, str]) -> str:
+def as_settings(rows: Sequence[Row], names: Mapping[str, str], *, namespace: str = "") -> str:
     """Return Python code, each setting with its reason as a comment.
 
     Args:
         rows: The recommended settings (rank 0) and the running ones (rank -1).
         names: Celery's queue names, by SQS's names.
+        namespace: The app's, as in Django: the code is for its settings module then. Without one,
+            the code is for the module that makes the app.
     """
+    setting = f"{PREFIX}queues"
+    target = f"{namespace}_{setting.upper()}" if namespace else f"app.conf.{setting}"
     running = {row.queue: row for row in rows if row.rank < 0}
     recommended = [row for row in rows if row.rank == 0]
-    lines = [*_comment(_WORDS, ""), f"{PREFIX}queues = {{"]
+    lines = [*_comment(_WORDS, ""), f"{target} = {{"]
     for row in recommended:
         if row.task is None:
             lines += _comment(f"{_head(row, running.get(row.queue))} {row.reason}", "    ")
