@@ -14,7 +14,7 @@ from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE, wait_until
 
 TUTORIAL = "docs/tutorial.md"
-#: Longer than a test waits: a message that is visible again was released.
+#: Longer than any patience: a message that is visible sooner was released.
 TIMEOUT = 600
 
 
@@ -43,7 +43,7 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
     start = next(steps)
     worker = shell.start(start)
     log = shell.wait_for(" ready.")
-    # Except for its numbers, the same line as for a timeout of 10 s.
+    # The same line as for a timeout of 10 s, except for its numbers.
     numbers = re.compile(r"[\d.]+ s")
     assert numbers.sub("", told.strip()) in numbers.sub("", log)
     shell.run(next(steps))
