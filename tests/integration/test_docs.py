@@ -146,7 +146,7 @@ def _series(text: str) -> set[str]:
     return set(re.findall(r"\bsqs_heartbeat_\w+", text))
 
 
-def test_the_handler_of_lost_leases_is_told_what_it_names(
+def test_the_handler_of_lost_leases_gets_the_arguments_that_it_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (snippet,) = blocks("docs/settings.md", "python")
