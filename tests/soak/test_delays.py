@@ -43,7 +43,7 @@ THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
         ("internals/keeper.md", "A keeper that has only started gets three"),
         ("internals/keeper.md", "With visibility timeouts of 5 seconds and more, no lease is lost"),
         ("internals/keeper.md", "0.5 s after a second death, then 1, 2, 5, 10 and 30 s"),
-        ("settings.md", "else after 1, 2, 4, ... seconds, up to the visibility timeout"),
+        ("howto/retries.md", "after 1, 2, 4, ... s, up to the visibility timeout"),
     ],
 )
 def test_the_documents_state_the_numbers(document: str, sentence: str) -> None:
