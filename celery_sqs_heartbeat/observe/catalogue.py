@@ -99,7 +99,7 @@ LAPSES = Metric(
 GROUP_STOPS = Metric(
     name="group_stops",
     kind="counter",
-    help="Message groups that stopped because their first message was given back, by cause.",
+    help="Message groups that stopped because their first message was released, by cause.",
     labels=("queue", "cause"),
 )
 DELETES = Metric(
@@ -212,7 +212,7 @@ BEHIND = Metric(
 STOPPED = Metric(
     name="stopped_groups",
     kind="gauge",
-    help="Message groups whose first message this worker gave back and SQS still hides, as far as "
+    help="Message groups whose first message this worker released and SQS still hides, as far as "
     "this worker knows.",
     labels=_QUEUE,
 )

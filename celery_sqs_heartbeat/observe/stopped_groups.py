@@ -1,4 +1,4 @@
-"""Remembers which message groups have stopped because their message was given back."""
+"""Remembers which message groups have stopped because their message was released."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ ATTEMPTS = _table(
     ended bigint: its last event that ends it, confirmed by SQS
     last_event bigint: its last event of any kind
     ended_as string: {", ".join(f"`{end}`" for end in ENDS)}
-    cause string: why it was given back or lost, as in the journal
+    cause string: why it was released or lost, as in the journal
     max_rc int: `maxReceiveCount` of the queue at its receive; null without a redrive policy
     vt int: visibility timeout at its receive, in seconds
     last_vt int: visibility timeout requested last, in seconds; for a release, its delay
@@ -233,7 +233,7 @@ GROUP_STOPS = _table(
     resumed_at bigint: when its delete was confirmed, or else the group's next receive; or null
     seconds double: from stop to resume, in seconds; until the data's end if it has not resumed
     attempts int: how often the message was received, by SQS's count
-    waiting bigint: messages behind it that a worker gave back because their group was stopped
+    waiting bigint: messages behind it that a worker released because their group was stopped
     outcome string: {", ".join(f"`{outcome}`" for outcome in OUTCOMES)}
     """,
 )

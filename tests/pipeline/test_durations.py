@@ -29,7 +29,7 @@ _ATTEMPTS = [
     {**_attempt("running", received=0, started=5), "ended_as": "running"},
     {**_attempt("queued", received=80), "ended_as": "running"},
     {**_attempt("cut off", received=0, started=5, last_event=25), "ended_as": "abandoned"},
-    _attempt("given back", received=0, finished=3),
+    _attempt("released", received=0, finished=3),
     _attempt("instant", received=0, started=0, finished=0),
     {**_attempt("continued", received=0, started=5, last_event=25), "ended_as": "continued"},
     _attempt("end of data", received=0, started=1, finished=100),
@@ -51,7 +51,7 @@ def histograms(spark: SparkSession) -> dict[tuple[str, str], tuple[int, int, int
         ("queued", {"wait": (20, 0, 1), "held": (20, 0, 1)}),
         ("cut off", {"wait": (5, 1, 0), "run": (20, 0, 1), "held": (25, 0, 1)}),
         ("continued", {"wait": (5, 1, 0), "held": (25, 0, 1)}),
-        ("given back", {"held": (3, 1, 0)}),
+        ("released", {"held": (3, 1, 0)}),
         ("instant", {"wait": (0, 1, 0), "run": (0, 1, 0), "held": (0, 1, 0)}),
     ],
 )

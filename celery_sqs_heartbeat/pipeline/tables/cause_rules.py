@@ -127,7 +127,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def was_released_while_running(attempt: str) -> Column:
-    """Return whether an attempt was given back although its task had started."""
+    """Return whether an attempt was released although its task had started."""
     return (
         F.col(f"{attempt}.started").isNotNull()
         & F.col(f"{attempt}.ended_as").isin("released", "lapsed")

@@ -3,7 +3,7 @@
 Only messages that were received more than once matter. They are few, and the others are kept out of
 every shuffle. Each new execution is paired with the attempt that ran the task before it. SQS's
 receive count orders them, so wrong clocks do not matter. An interrupted execution (its worker died,
-or gave the message back while it ran) has no end in the journal, so the overlap of its pair is not
+or released the message while it ran) has no end in the journal, so the overlap of its pair is not
 known.
 """
 

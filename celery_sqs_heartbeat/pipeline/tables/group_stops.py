@@ -3,7 +3,7 @@
 SQS delivers no message of a FIFO queue while an earlier one of its group is hidden. So a message
 that fails stops its group until it is deleted, or until SQS moves it to the dead-letter queue. An
 attempt stops its group if the task failed or was interrupted, and the message becomes visible
-again. An orderly shutdown is not a stop, and neither is a message that was given back before its
+again. An orderly shutdown is not a stop, and neither is a message that was released before its
 task started.
 """
 
@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.standstills import with_next, with_waiting
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
-#: Causes for which a worker gives back a message that has not failed.
+#: Causes for which a worker releases a message that has not failed.
 _ORDERLY = (
     GROUP_STOPPED,
     NO_ROOM,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 DUPLICATE = (
     "an execution of a message that began although the one before it had not failed: the earlier "
     "one was still running, had succeeded, or no journal shows how it ended, because its worker "
-    "was killed, gave the message back while the task ran, or wrote no journal"
+    "was killed, released the message while the task ran, or wrote no journal"
 )
 
 
@@ -86,7 +86,7 @@ CAUSES: Mapping[str, Cause] = {
         advice="raise max_lease (SQS allows at most 12 hours), or split the task",
     ),
     "released-while-running": Cause(
-        meaning="the worker gave the message back while its task ran, as in a cold shutdown",
+        meaning="the worker released the message while its task ran, as in a cold shutdown",
         sign="`message-released` or `message-lapsing` with another cause than `failed` or `kept`, "
         "after `task-started`",
         advice="give workers longer to stop, or make the task idempotent",

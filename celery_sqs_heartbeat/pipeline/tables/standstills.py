@@ -1,4 +1,4 @@
-"""Finds, for stopped groups, which messages were given back and which was received next.
+"""Finds, for stopped groups, which messages were released and which was received next.
 
 A group may contain most of a queue's messages. So its stops and receives are sorted together by
 time, instead of joining each with each.
@@ -27,7 +27,7 @@ def with_next(stops: DataFrame, attempts: DataFrame) -> DataFrame:
     ends = stops.where(F.col("last_failed").isNotNull())
     asking = ends.select(*_GROUP, "msg", F.col("last_failed").alias("at"))
     received = F.col("received")
-    # A message of the same poll was given back again, and shows nothing.
+    # A message of the same poll was released again, and shows nothing.
     others = attempts.where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
     offered = others.select(*_GROUP, received.alias("at"), received.alias("next_received"))
     # In descending order, the nearest before it is the first after it in time.
@@ -36,7 +36,7 @@ def with_next(stops: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def with_waiting(stops: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Add `waiting`: how many messages were given back between `since` and `resumed_at`.
+    """Add `waiting`: how many messages were released between `since` and `resumed_at`.
 
     Args:
         attempts: At least those of the stopped groups.

@@ -379,7 +379,7 @@ function showStops(leases) {
     }
     entry.seen = true;
     const visible = each.visible_in > 0 ? `hidden for ${seconds(each.visible_in)} more` : `visible to every worker for ${seconds(-each.visible_in)}`;
-    setText(entry.when, ` ${each.cause || "given back"} ${seconds(each.ago)} ago, ${visible}`);
+    setText(entry.when, ` ${each.cause || "released"} ${seconds(each.ago)} ago, ${visible}`);
   }
   sweep(stops);
 }
