@@ -100,7 +100,7 @@ def sizes(events: list[Event]) -> tuple[float, float]:
         plain = sum(len(line_of(record_of(each, n, origin))) for n, each in enumerate(events))
         for event in events:
             journal(event)
-        journal._scribe.finish(0)
+        journal._writer.finish(0)
         packed = sum(path.stat().st_size for path in closed_segments(Path(folder)))
     return plain / len(events), packed / len(events)
 

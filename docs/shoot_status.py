@@ -16,7 +16,7 @@ from pathlib import Path
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
@@ -80,7 +80,7 @@ class AtOnce:
     def __init__(self, sqs: DemoSqs) -> None:
         self._sqs = sqs
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         """Make the call."""
         settle(self._sqs.send(call))
 

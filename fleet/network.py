@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from celery_sqs_heartbeat.keeper.dispatch import Settle, SqsCalls
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, SqsCalls
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.testing import FakeClock
@@ -64,7 +64,7 @@ class Network:
             return call.kind is CallKind.CHANGE_VISIBILITY
         return self.trouble in (Trouble.LOST, Trouble.REFUSED, Trouble.ERRORS)
 
-    def carry(self, call: Call, settle: Settle) -> None:
+    def carry(self, call: Call, settle: ApplyResults) -> None:
         """Carry one call, and pass its outcomes to `settle`."""
         there = back = self.latency() / 2
         if self.hinders(call):
@@ -78,7 +78,7 @@ class Network:
             there = SLOW_PART * call.entries[0].lease.terms.visibility_timeout
         self._clock.at(self._clock() + there, lambda: self._arrive(call, back, settle))
 
-    def _arrive(self, call: Call, back: float, settle: Settle) -> None:
+    def _arrive(self, call: Call, back: float, settle: ApplyResults) -> None:
         """Let SQS answer. A stale handle can only delete.
 
         On a standard queue a stale handle could also take the message from its new owner. No
@@ -92,5 +92,5 @@ class Network:
         answers = iter(self._sqs.send(replace(call, entries=tuple(entries))) if entries else ())
         self._answer(back, settle, [Outcome.LOST if is_lost else next(answers) for is_lost in lost])
 
-    def _answer(self, after: float, settle: Settle, outcomes: Sequence[Outcome]) -> None:
+    def _answer(self, after: float, settle: ApplyResults, outcomes: Sequence[Outcome]) -> None:
         self._clock.at(self._clock() + after, partial(settle, outcomes))

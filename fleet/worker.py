@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
@@ -153,7 +153,7 @@ class Worker:
 
     # -- The keeper's dispatcher -----------------------------------------------------------
 
-    def dispatch(self, call: Call, settle: Settle) -> None:
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
         """Carry a call of the keeper through the network."""
         if self.network.hinders(call) and self.network.trouble in _BLAMED:
             for entry in call.entries:
@@ -345,7 +345,7 @@ class Worker:
             self._step_at = None
             self.go_on()
 
-    def _settle(self, settle: Settle, outcomes: Sequence[Outcome]) -> None:
+    def _settle(self, settle: ApplyResults, outcomes: Sequence[Outcome]) -> None:
         if not self.is_up:
             return
         if self._is_stalled():

@@ -153,7 +153,7 @@ def test_receives_and_extensions_use_the_visibility_timeout_of_the_settings(
     scene.wait_until_empty()
     assert {c.body["VisibilityTimeout"] for c in scene.proxy.calls("ReceiveMessage")} == {60}
     assert set(timeouts_asked(scene)) == {60}
-    assert f"has settings for '{scene.name}x', but neither task_queues, -Q nor" in worker.logs()
+    assert f"has settings for queue '{scene.name}x', which is neither in" in worker.logs()
     assert f"did you mean '{scene.name}'?" in worker.logs()
 
 
