@@ -187,7 +187,7 @@ def test_days_without_a_journal_build_nothing(
         ("file://host/journal", "w", "the journal is 'file://host/journal': give a folder"),
         *(("a" + sign, "w", "as a pattern, and the journal is") for sign in "*?[]{}"),
         (__file__, "w", "there is no journal at"),
-        (".", __file__, "can't be written: .*File exists.*; give a folder"),
+        (".", __file__, "can't be written: .*File exists.*; give a writable folder"),
     ],
 )
 def test_a_path_that_is_no_folder_is_reported(
