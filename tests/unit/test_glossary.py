@@ -84,15 +84,18 @@ def public_names() -> Iterator[tuple[str, str]]:
         yield from (("column", column.name) for column in table.columns)
 
 
-def names_in_code() -> Iterator[str]:
+@cache
+def names_in_code() -> frozenset[str]:
     """Return the names of the package's modules, classes, functions and attributes."""
+    names = set()
     for path in PACKAGE.rglob("*.py"):
-        yield path.stem
+        names.add(path.stem)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-                yield node.name
+                names.add(node.name)
             elif isinstance(node, ast.Attribute):
-                yield node.attr
+                names.add(node.attr)
+    return frozenset(names)
 
 
 def words_of(name: str) -> list[str]:
