@@ -269,8 +269,8 @@ def test_the_keyboard_reaches_the_queues_and_folds_them(page: Any, scene: Observ
         page.switch_to.active_element.send_keys(Keys.TAB)
     assert style(page, ":focus", "outlineStyle") == "solid"
     page.switch_to.active_element.send_keys(Keys.ENTER)
-    before = text(page, "#round")
-    wait_until(lambda: text(page, "#round") != before)
+    before = text(page, "#tick")
+    wait_until(lambda: text(page, "#tick") != before)
     # The folded queues and the focus do not change with a poll.
     assert script(page, "document.querySelectorAll('details[open]').length") == 1
     assert page.switch_to.active_element.tag_name == "summary"
