@@ -134,7 +134,7 @@ def test_the_admin_endpoint_returns_and_sets_the_faults(
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not JSON"),
         (b"[]", "must look like"),
         ({"faults": {}}, "must look like"),
         ({"seed": "x"}, "seed='x' must be a whole number"),
