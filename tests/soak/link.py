@@ -54,7 +54,7 @@ class Link:
         drips_for = 0.0
         try:
             answer = effect(body, self._watching(call, forward))
-            _read(call, body, answer, is_told=not answer.drips)
+            _read(call, body, answer, is_reported=not answer.drips)
             drips_for = answer.drips * len(answer.content)
             return answer
         finally:
@@ -72,7 +72,7 @@ class Link:
             call.forwarded = time.monotonic()
             answer = forward(body)
             call.done = time.monotonic()
-            _read(call, body, answer, is_told=False)
+            _read(call, body, answer, is_reported=False)
             if call.operation == RECEIVE and call.entries:
                 # Empty receives are not recorded.
                 self._calls.append(call)
@@ -93,7 +93,7 @@ def _asked(operation: str, body: Body) -> list[Entry]:
     ]
 
 
-def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
+def _read(call: Call, body: Body, answer: Answer, *, is_reported: bool) -> None:
     """Record the results in an answer: the server's, or the one that the client receives."""
     if answer.status != 200:
         return
@@ -111,7 +111,7 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
         done = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
     for entry in call.entries:
         if entry.handle in done:
-            entry.done, entry.told = True, is_told
+            entry.done, entry.told = True, is_reported
 
 
 def _received(message: dict[str, Any], timeout: int) -> Entry:

@@ -94,8 +94,8 @@ class Story:
         fault: str = "500",
     ) -> Story:
         """A worker extends or releases its lease. The answer may be lost."""
-        is_told = told and not fails
-        entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=is_told)
+        is_reported = told and not fails
+        entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=is_reported)
         return self._call(CHANGE, worker, at, entry, fault)
 
     def delete(

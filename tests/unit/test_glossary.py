@@ -123,8 +123,9 @@ def test_a_word_that_is_not_used_is_in_no_name(word: str) -> None:
         for words in [words_of(name)]
         if any(words[at : at + len(avoided)] == avoided for at in range(len(words)))
     )
-    # Python's own function.
-    assert [name for name in used if (word, name) != ("round", "round")] == []
+    # Python's own function, and a public name that warns for one version.
+    allowed = {("round", "round"), ("standing", "standing")}
+    assert [name for name in used if (word, name) not in allowed] == []
 
 
 def test_the_glossary_lists_each_goal_and_status() -> None:

@@ -308,7 +308,7 @@ def test_a_tick_may_be_late_by_the_smallest_threshold(
 
 
 @pytest.mark.parametrize(
-    ("interval", "overslept", "is_told"),
+    ("interval", "overslept", "is_reported"),
     [(0.1, 0.9, False), (0.1, 1.1, True), (5.0, 4.0, False), (5.0, 3600.0, True)],
 )
 def test_a_stalled_process_reports_the_standstill(
@@ -318,7 +318,7 @@ def test_a_stalled_process_reports_the_standstill(
     threads: list[Callable[[], None]],
     interval: float,
     overslept: float,
-    is_told: bool,
+    is_reported: bool,
 ) -> None:
     def sleep(bell: AutoResetEvent, timeout: float) -> bool:
         fake_clock.advance(timeout + overslept)
@@ -330,9 +330,9 @@ def test_a_stalled_process_reports_the_standstill(
     rounds = TickThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
     rounds.start()
     threads[0]()
-    assert rounds.standstills == is_told
-    assert told == ([pytest.approx(overslept)] if is_told else [])
-    assert (f"the process did not run for {overslept:.1f} s" in caplog.text) is is_told
+    assert rounds.standstills == is_reported
+    assert told == ([pytest.approx(overslept)] if is_reported else [])
+    assert (f"the process did not run for {overslept:.1f} s" in caplog.text) is is_reported
 
 
 def test_a_long_step_does_not_count_as_a_standstill(
