@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
 from celery_sqs_heartbeat.settings.reference import REFERENCE
 from tests.support.browser import chromium, complaints, emulate, require_chromium
-from tests.support.markdown import ROOT, blocks, typed
+from tests.support.markdown import ROOT, blocks, typed, typed_lines
 from tests.support.waiting import wait_until
 
 DOCS = ROOT / "docs"
@@ -291,7 +291,7 @@ def wait_for_buttons(browser: Any, count: int, selector: str = BUTTON) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_no_block_has_a_command_after_one_that_keeps_the_terminal(document: str) -> None:
     for block in blocks(document, "console"):
-        *before, _ = typed(block).replace("\\\n", "").splitlines()
+        *before, _ = typed_lines(block)
         assert [line for line in before if GOES_ON.search(line)] == []
 
 

@@ -27,6 +27,7 @@ from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tuning.row import Row
 from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.worker.namespace import naming
 from tests.pipeline.builders import (
     DAY,
     SECOND,
@@ -204,7 +205,7 @@ def test_a_journal_does_as_well_and_thin_data_is_no_fault(journal: str) -> None:
 
 
 def test_with_a_namespace_the_code_is_for_the_settings_module() -> None:
-    (assignment,) = ast.parse(as_settings([], {}, namespace="CELERY")).body
+    (assignment,) = ast.parse(as_settings([], {}, rename=naming(Celery(namespace="CELERY")))).body
     assert isinstance(assignment, ast.Assign)
     assert ast.unparse(assignment.targets[0]) == "CELERY_SQS_HEARTBEAT_QUEUES"
 

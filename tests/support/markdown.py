@@ -29,6 +29,11 @@ def typed(block: str) -> str:
     return "\n".join(lines)
 
 
+def typed_lines(block: str) -> list[str]:
+    """Return what a reader types of a console block, each command on one line."""
+    return typed(block).replace("\\\n", "").splitlines()
+
+
 def languages(document: str) -> set[str]:
     """Return the languages of all fenced code blocks."""
     text = (ROOT / document).read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from botocore import xform_name
 
 from celery_sqs_heartbeat.cli.doctor.checks import KINDS
 from celery_sqs_heartbeat.settings.reference import REFERENCE
-from tests.support.markdown import ROOT, blocks, typed
+from tests.support.markdown import ROOT, blocks, typed_lines
 
 FAQ = "docs/faq.md"
 PAGES = [FAQ, "docs/howto/stock-worker.md"]
@@ -33,8 +33,8 @@ def entries() -> dict[str, str]:
 
 def lines(page: str) -> list[list[str]]:
     """Return the commands of a page, each as a list of words, without the rest of a pipeline."""
-    text = "".join(typed(block) + "\n" for block in blocks(page, "console")).replace("\\\n", "")
-    return [shlex.split(line.partition(" | ")[0]) for line in text.splitlines()]
+    typed = [line for block in blocks(page, "console") for line in typed_lines(block)]
+    return [shlex.split(line.partition(" | ")[0]) for line in typed]
 
 
 def test_each_question_has_an_answer() -> None:

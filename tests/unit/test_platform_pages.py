@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.conf_reading import read_settings
 from tests.support.environment import SAFE_ENV
 from tests.support.insides import hide_shared_tasks
-from tests.support.markdown import ROOT, blocks, commands, languages, typed
+from tests.support.markdown import ROOT, blocks, commands, languages, typed_lines
 from tests.support.warm.client import run_forked
 
 NAMES = ["ecs", "eks", "heroku", "lambda", "localstack"]
@@ -78,15 +78,14 @@ def procfile() -> dict[str, str]:
     return found
 
 
-def typed_lines(name: str) -> list[str]:
+def lines_of(name: str) -> list[str]:
     """Return the commands of a page, each on one line."""
-    found = blocks(page(name), "console")
-    return [line for block in found for line in typed(block).replace("\\\n", "").splitlines()]
+    return [line for block in blocks(page(name), "console") for line in typed_lines(block)]
 
 
 def celery_commands(name: str) -> Iterator[list[str]]:
     """Yield every `celery` command of a page, as words."""
-    for words in map(shlex.split, typed_lines(name)):
+    for words in map(shlex.split, lines_of(name)):
         # On its own, or behind the `--` of a command that runs it elsewhere.
         start = words.index("--") + 1 if "--" in words else 0
         if words[start] == "celery":
@@ -110,7 +109,7 @@ def test_every_snippet_parses(name: str) -> None:
         json.loads(source)
     for source in blocks(page(name), "yaml"):
         assert all(yaml.safe_load_all(source))
-    assert all(map(shlex.split, typed_lines(name)))
+    assert all(map(shlex.split, lines_of(name)))
 
 
 @pytest.fixture
@@ -141,7 +140,7 @@ def test_celery_refuses_an_option_that_does_not_exist(proj: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_aws_cli_has_every_option(name: str) -> None:
     of_the_cli = {"CliInputJson", "CliBinaryFormat", "EndpointUrl"}
-    for line in typed_lines(name):
+    for line in lines_of(name):
         program, *words = shlex.split(line)
         if program != "aws" or "tail" in words:
             continue  # Only the command line has `aws logs tail`.
@@ -205,7 +204,7 @@ def test_a_pod_has_time_for_its_longest_task_and_the_role_of_the_page() -> None:
     assert f"the last long poll ({POLL_SECONDS} seconds)" in text("eks")
     assert spec["serviceAccountName"] == account["name"]
     role = account["annotations"]["eks.amazonaws.com/role-arn"]
-    (line,) = (line for line in typed_lines("eks") if "create-pod-identity-association" in line)
+    (line,) = (line for line in lines_of("eks") if "create-pod-identity-association" in line)
     words = shlex.split(line)
     given = dict(zip(words[3::2], words[4::2], strict=True))
     assert (given["--service-account"], given["--role-arn"]) == (account["name"], role)

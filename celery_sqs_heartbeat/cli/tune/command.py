@@ -66,6 +66,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
     from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING
     from celery_sqs_heartbeat.pipeline.tuning.verdicts import verdicts_of
+    from celery_sqs_heartbeat.worker.namespace import naming
 
     names, terms_of = _of_app(context.obj.app, needs_tasks=check)
     progress = progress_line()
@@ -85,8 +86,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
         }
         click.echo(dumps(output, indent=2))
     else:
-        namespace = getattr(context.obj.app, "namespace", None) or ""
-        click.echo(as_settings(rows, names, namespace=namespace))
+        click.echo(as_settings(rows, names, rename=naming(context.obj.app)))
         if check:
             click.echo(as_text(verdicts))
     context.exit(FOUND if any(each.fault for each in verdicts) else DONE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.common.escaping import escaped
@@ -23,17 +23,21 @@ _WORDS = (
 )
 
 
-def as_settings(rows: Sequence[Row], names: Mapping[str, str], *, namespace: str = "") -> str:
+def as_settings(
+    rows: Sequence[Row], names: Mapping[str, str], *, rename: Callable[[str], str] = str
+) -> str:
     """Return Python code, each setting with its reason as a comment.
 
     Args:
         rows: The recommended settings (rank 0) and the running ones (rank -1).
         names: Celery's queue names, by SQS's names.
-        namespace: The app's, as in Django: the code is for its settings module then. Without one,
-            the code is for the module that makes the app.
+        rename: Names a setting as the app's users write it, see `naming`. If the app has a
+            namespace, as in Django, the code is for its settings module. Otherwise it is for the
+            module that makes the app.
     """
     setting = f"{PREFIX}queues"
-    target = f"{namespace}_{setting.upper()}" if namespace else f"app.conf.{setting}"
+    renamed = rename(setting)
+    target = renamed if renamed != setting else f"app.conf.{setting}"
     running = {row.queue: row for row in rows if row.rank < 0}
     recommended = [row for row in rows if row.rank == 0]
     lines = [*_comment(_WORDS, ""), f"{target} = {{"]
