@@ -37,7 +37,7 @@ SPREAD := --dist worksteal --numprocesses
 RUN = $(BIN)/python -m tests.running run $@
 REPORT = --junitxml build/costs/$@.xml
 
-.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick test-deep lint docs dist soak simulate benchmark clean
+.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick test-deep lint docs dist soak simulate bench clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -168,8 +168,8 @@ simulate: $(VENV)/test.stamp  ## Simulate HOURS worker-hours (1000) with random 
 test-deep: $(VENV)/test.stamp  ## Run models and fuzzing with several times as many examples
 	THOROUGH=1 $(PYTEST) $(SPREAD) 2 tests/model tests/fuzz
 
-benchmark: $(VENV)/test.stamp  ## Compare the throughput of a stock worker and of ours
-	$(BIN)/python -m benchmarks.throughput
+bench: $(VENV)/test.stamp  ## Measure PART (default: all, ten minutes) beside the alternatives, and write docs/performance.md
+	$(BIN)/python -m benchmarks $(PART)
 
 clean:  ## Remove the virtual environments, the caches and most of build/
 	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) .venv-3.* build/costs build/dist build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What all parts of the benchmarks share: their results, page, pictures and baseline."""
