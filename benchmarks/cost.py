@@ -27,7 +27,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.throughput import Bench, Result
+from benchmarks.finite import Bench, Result
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer
 from tests.support.waiting import wait_until

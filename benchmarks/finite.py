@@ -7,8 +7,8 @@ batches beside it. Both run the same empty tasks from the same server (ministack
 proxy that delays each call by the given latency). Rounds alternate, so that a noisy machine
 disturbs both equally. Only the ratio is meaningful.
 
-    python -m benchmarks.throughput --rounds 3
-    python -m benchmarks.throughput --multiplier 4 --tasks 40 1000
+    python -m benchmarks.finite --rounds 3
+    python -m benchmarks.finite --multiplier 4 --tasks 40 1000
 
 With a small prefetch multiplier a stock worker waits most of the time. When its prefetch is
 full, kombu sleeps for a whole polling interval (1 s), even if messages are acked meanwhile.
@@ -114,11 +114,11 @@ class Bench:
             "predefined_queues": {name: {"url": url}},
         }
         for _ in range(tasks):
-            sender.send_task("benchmarks.throughput.nothing", queue=name, routing_key=name)
+            sender.send_task("benchmarks.finite.nothing", queue=name, routing_key=name)
         self.proxy.forget()
         worker = launch(
             name,
-            app="benchmarks.throughput",
+            app="benchmarks.finite",
             args=["-Q", name, *(["--heartbeat-sqs"] if flag else []), "-l", "WARNING", *args],
             env={
                 "CELERY_BROKER_URL": self.proxy.broker_url,

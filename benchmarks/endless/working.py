@@ -1,0 +1,94 @@
+"""Runs a worker on a queue of the endless server."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.endless.server import BenchQueue, EndlessServer
+from benchmarks.endless.tasks import CONF_VARIABLE, STARTS_VARIABLE
+from tests.support.waiting import wait_until
+from tests.support.workers import ROOT, ProcessWorker, launch
+
+POOLS = ("prefork", "threads", "gevent")
+NOTHING, TIMED = "benchmarks.endless.tasks.nothing", "benchmarks.endless.tasks.timed"
+
+
+class Kind(enum.Enum):
+    """Which worker is measured."""
+
+    STOCK = "stock"
+    OURS = "ours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How a worker is started.
+
+    Attributes:
+        prefetch: The prefetch multiplier. Two processes, threads or greenlets run tasks, so the
+            prefetch count is twice as much.
+        conf: Further settings of its app.
+        cwd: The checkout that it runs.
+        fresh: Whether it imports Celery itself, rather than being forked from a process that did.
+    """
+
+    kind: Kind
+    pool: str = "prefork"
+    prefetch: int = 4
+    conf: Mapping[str, Any] = field(default_factory=dict)
+    cwd: Path = ROOT
+    fresh: bool = False
+
+    @property
+    def args(self) -> list[str]:
+        """The arguments of `celery worker`."""
+        flag = "--heartbeat-sqs" if self.kind is Kind.OURS else "--no-heartbeat-sqs"
+        count = [] if self.pool == "solo" else ["-c", "2"]
+        multiplier = ["--prefetch-multiplier", str(self.prefetch)]
+        return ["-P", self.pool, *count, *multiplier, flag, "-l", "WARNING"]
+
+
+@contextmanager
+def working(
+    server: EndlessServer, queue: BenchQueue, setup: Setup, folder: Path
+) -> Iterator[ProcessWorker]:
+    """Run a worker on a queue during a `with` block, which begins when it polls the queue.
+
+    Args:
+        folder: For its log, and for the times of `timed` tasks (`starts_of`).
+    """
+    worker = launch(
+        queue.name,
+        app="benchmarks.endless.tasks",
+        args=["-Q", queue.name, *setup.args],
+        env={
+            "CELERY_BROKER_URL": server.broker_url,
+            CONF_VARIABLE: json.dumps(dict(setup.conf)),
+            STARTS_VARIABLE: str(starts_of(queue, folder)),
+        },
+        log_dir=folder,
+        cwd=setup.cwd,
+        fresh=setup.fresh,
+    )
+    try:
+        wait_until(lambda: _is_polling(queue, worker), tell=worker.logs)
+        yield worker
+    finally:
+        worker.teardown()
+
+
+def starts_of(queue: BenchQueue, folder: Path) -> Path:
+    """Return the file with the times of a queue's `timed` tasks."""
+    return folder / f"{queue.name}.starts"
+
+
+def _is_polling(queue: BenchQueue, worker: ProcessWorker) -> bool:
+    if worker.process.exit_code is not None:
+        raise RuntimeError(f"the worker ended; its log is\n{worker.logs()}")
+    return "ReceiveMessage" in queue.counts().calls
