@@ -38,6 +38,7 @@ class Heartbeat:
     Attributes:
         clients: Learns how to reach each queue.
         leases: The most messages the worker holds at once; 0 for no limit.
+        concurrency: How many tasks the worker runs at once; 0 if not known.
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
         polled: Records how SQS answers the polls of each queue.
@@ -72,6 +73,7 @@ class Heartbeat:
     queues: QueueDirectory
     clients: Reaching
     leases: int = 0
+    concurrency: int = 0
     hub: Any = None
     has_processes: bool = False
     polled: PolledQueues = field(default_factory=PolledQueues)

@@ -17,6 +17,7 @@ from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
+from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.poller import Poller
 from celery_sqs_heartbeat.transport.qos import QoS
 from celery_sqs_heartbeat.transport.schedule import Schedule
@@ -45,7 +46,10 @@ class Channel(SQS.Channel):
         self._kombu = kombu
         self._room = Backpressure(heartbeat=heartbeat)
         self._starting = Starting(kombu=kombu, heartbeat=heartbeat)
-        self._schedule = Schedule(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._poll_room = PollRoom(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._schedule = Schedule(
+            kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
+        )
         self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
         self._blocking_poller = BlockingPoller(
             kombu=kombu, heartbeat=heartbeat, receives=receives, intake=intake
@@ -114,22 +118,24 @@ class Channel(SQS.Channel):
         return self._room.promised()
 
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
-        """Change the prefetch count, and poll the queues that waited for more room."""
+        """Change the prefetch count, and poll the queues for which there is room now."""
         super().basic_qos(*args, **kwargs)
-        self.poll_waiting_queues()
+        self.poll_more()
 
-    def poll_waiting_queues(self) -> None:
-        """Poll the queues that wait for a free prefetch slot."""
-        self._schedule.poll_waiting()
+    def poll_more(self) -> None:
+        """Poll the queues for which there may be room now. Can be called from any thread."""
+        self._schedule.poll_more()
 
     def _schedule_queue(self, queue: str) -> None:
-        """Poll a queue now, or when a prefetch slot is free."""
+        """Poll a queue now, by several polls if there is room, or when a prefetch slot is free."""
         if self._schedule.is_due(queue):
             super()._schedule_queue(queue)
+            while self._schedule.is_due_beside(queue):
+                super()._schedule_queue(queue)
 
     def _get_message_estimate(self, max_if_unlimited: int = MAX_RECEIVED) -> int:
         """Return how many messages to request."""
-        return self._schedule.how_many(max_if_unlimited)
+        return self._poll_room.how_many(max_if_unlimited)
 
     def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
         """Poll a queue on the event loop."""

@@ -80,6 +80,11 @@ class GroupWaitlist:
         return 1 + max(0, self._limit - len(self))
 
     @property
+    def has_room(self) -> bool:
+        """Whether another message may wait within the limit."""
+        return len(self) < self._limit
+
+    @property
     def next_up(self) -> int:
         """How many will be delivered soon, because the message ahead is being deleted."""
         return sum(

@@ -131,6 +131,11 @@ class KombuChannel:
         slots: int | None = self._channel.qos.can_consume_max_estimate()
         return slots
 
+    @property
+    def prefetch_count(self) -> int:
+        """How many messages the worker may hold; 0 without a limit."""
+        return int(self._channel.qos.prefetch_count or 0)
+
     def takes_slot(self, delivery_tag: str) -> bool:
         """Return whether a message has a prefetch slot."""
         return delivery_tag in self._channel.qos._delivered

@@ -16,10 +16,15 @@ class OpenPolls:
 
     def __init__(self, *, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
-        self._polls: dict[Poll, GoOn | None] = {}
+        self._polls: dict[Poll, GoOn] = {}
 
     def __bool__(self) -> bool:
         return bool(self._polls)
+
+    @property
+    def count(self) -> int:
+        """How many there are, with those that were given up."""
+        return len(self._polls)
 
     def __contains__(self, poll: Poll) -> bool:
         return poll in self._polls
@@ -28,7 +33,11 @@ class OpenPolls:
         # A copy, because another thread may change them meanwhile.
         return iter(list(self._polls))
 
-    def add(self, poll: Poll, go_on: GoOn | None) -> None:
+    def waiting_for(self, queue: str) -> list[Poll]:
+        """Return a queue's open polls, without those that were given up."""
+        return [poll for poll in self if poll.queue == queue and not poll.is_given_up]
+
+    def add(self, poll: Poll, go_on: GoOn) -> None:
         """Note that a poll was requested."""
         self._polls[poll] = go_on
         self._heartbeat.open_polls.add(poll)
@@ -42,8 +51,7 @@ class OpenPolls:
 
     def go_on_without(self, poll: Poll) -> None:
         """Poll a poll's queue again, as if the poll had returned no messages."""
-        if go_on := self._polls[poll]:
-            go_on(0)
+        self._polls[poll](0)
 
     def _report(self, url: str) -> None:
         ends = [poll.ends_at for poll in self._heartbeat.open_polls if poll.url == url]

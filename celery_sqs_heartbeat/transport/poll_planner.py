@@ -13,6 +13,10 @@ from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
 
 logger = get_logger(__name__)
 
+#: How long an additional poll of a queue waits for messages, in seconds: the shortest wait for
+#: which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
+WAIT_BESIDE = 1
+
 
 class PollPlanner:
     """Decides what a poll requests, and notes how it was answered."""
@@ -22,20 +26,24 @@ class PollPlanner:
         self._heartbeat = heartbeat
         self._errors: dict[str, str | None] = {}
 
-    def new_poll(self, queue: str, url: str, *, count: int) -> Poll:
+    def new_poll(self, queue: str, url: str, *, count: int, is_beside: bool = False) -> Poll:
         """Return a poll that is about to be sent.
 
         Args:
             url: The queue's URL at this broker.
             count: How many messages it requests, if there is room for them.
+            is_beside: Whether the queue has another open poll, which waits for messages.
         """
         heartbeat = self._heartbeat
         timeout = heartbeat.leased.asked_timeout(queue, url)
+        wait = self._kombu.wait_seconds
         poll = Poll(
             queue=queue,
             url=heartbeat.leased.lease_url(url),
             sent_at=clock.now(),
-            waits=heartbeat.terms.longest_wait(queue, timeout, self._kombu.wait_seconds),
+            waits=heartbeat.terms.longest_wait(
+                queue, timeout, min(wait, WAIT_BESIDE) if is_beside else wait
+            ),
             count=min(count, self._most_wanted(queue)),
             timeout=timeout,
         )

@@ -35,7 +35,7 @@ class PollTimeouts:
         self._open = open_polls
         self._looked_at: float | None = None
 
-    def watch(self, poll: Poll, go_on: GoOn | None) -> PollWatcher:
+    def watch(self, poll: Poll, go_on: GoOn) -> PollWatcher:
         """Begin to wait for a poll's answer. Return the watcher of its request."""
         self._open.add(poll, go_on)
         if self._kombu.hub and self._looked_at is None:

@@ -49,8 +49,9 @@ class Poller:
             callback: Polls the queue again. Its argument is the number of messages received.
         """
         url = self._kombu.url(queue)
-        poll = self._receives.new_poll(queue, url, count=count)
-        watcher = self._watching.watch(poll, callback)
+        is_beside = bool(self._open.waiting_for(queue))
+        poll = self._receives.new_poll(queue, url, count=count, is_beside=is_beside)
+        watcher = self._watching.watch(poll, partial(self._go_on_without, poll, callback))
         answered = transform(self._on_answer, partial(self._go_on, poll, callback), poll)
         answered.on_error = lambda *args: self._on_failed(poll, args[-1])
         try:
@@ -76,6 +77,7 @@ class Poller:
         self._receives.note_answer(poll, answer)
         consumer = None if self._heartbeat.is_ending else self._kombu.consumer(poll.queue)
         received = self._intake.take(poll, answer, deliver=consumer)
+        self._schedule.note_answer(poll, received)
         return received if consumer is not None else 0
 
     def _go_on(self, poll: Poll, callback: GoOn | None, count: int) -> None:
@@ -89,6 +91,12 @@ class Poller:
             # Signing the next poll may request credentials, and wait for them.
             with self._heartbeat.curl_working.opened():
                 callback(count)
+
+    def _go_on_without(self, poll: Poll, callback: GoOn | None, count: int) -> None:
+        """Poll the queue of a poll that was given up, unless it has another open poll."""
+        self._schedule.note_answer(poll, 0)
+        if callback is not None:
+            callback(count)
 
     def _on_failed(self, poll: Poll, error: Exception) -> None:
         """Poll again later, after an error.

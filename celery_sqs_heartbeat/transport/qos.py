@@ -23,6 +23,6 @@ class QoS(SQS.QoS):
         return None if free is None else max(0, free - self.channel.next_up())
 
     def ack(self, delivery_tag: str) -> None:
-        """Free the message's prefetch slot, and poll the queues that wait for one."""
+        """Free the message's prefetch slot, and poll the queues for which there is room now."""
         super().ack(delivery_tag)
-        self.channel.poll_waiting_queues()
+        self.channel.poll_more()

@@ -60,7 +60,8 @@ class WorkerHeartbeat:
     """
 
     def __init__(self, parent: Any) -> None:
-        leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
+        concurrency = parent.max_concurrency or parent.concurrency
+        leases = concurrency * parent.prefetch_multiplier
         self._lost_leases = LostLeaseHandler(parent.app)
         self._last_polls: LastPolls | None = None
         settings = read_worker_settings(parent.app, leases)
@@ -71,7 +72,7 @@ class WorkerHeartbeat:
             settings, leases, name=parent.hostname, on_event=self._take_event
         )
         self._keeper = self._linked.keeper
-        self._heartbeat = _new_heartbeat(settings, leases, self._keeper)
+        self._heartbeat = _new_heartbeat(settings, leases, concurrency, self._keeper)
         self._otel = new_otel(self._heartbeat) if settings.otel else None
         self._lost_leases.attach(self._heartbeat)
         self._keeper.on_turn = self._heartbeat.groups.wake
@@ -169,7 +170,9 @@ def _as_faults_of_the_worker() -> Iterator[None]:
         raise WorkerConfigurationError(error.faults) from None
 
 
-def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
+def _new_heartbeat(
+    settings: Settings, leases: int, concurrency: int, keeper: LinkedKeeper
+) -> Heartbeat:
     with _as_faults_of_the_worker():
         new_session = try_session_function(settings.session) if settings.session else None
     clients = ClientPool(new_session)
@@ -183,4 +186,5 @@ def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Hea
         clients=ReachedQueues(clients, keeper),
         note_poll=lambda url, ends_at: keeper.order("poll", url, ends_at, about=(url,)),
         leases=leases,
+        concurrency=concurrency,
     )

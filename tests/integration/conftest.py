@@ -11,6 +11,7 @@ APART = {
     "test_keeper_life.py",
     "test_keeper_process.py",
     "test_plain_consumer.py",
+    "test_several_polls.py",
     "test_simulated_server.py",
     "test_warm_processes.py",
     "test_watching.py",

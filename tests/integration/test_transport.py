@@ -36,14 +36,18 @@ class ChannelHarness:
     """A connection whose channels have leases, on its own queue."""
 
     def __init__(
-        self, proxy: FaultProxy, *, options: dict[str, Any] | None = None, **settings: Any
+        self,
+        proxy: FaultProxy,
+        *,
+        options: dict[str, Any] | None = None,
+        fifo: bool = False,
+        **settings: Any,
     ) -> None:
         self.proxy = proxy
-        self.name = f"q-{uuid.uuid4().hex[:12]}"
+        self.name = f"q-{uuid.uuid4().hex[:12]}" + (".fifo" if fifo else "")
         self.client = proxy.client()
-        self.url = self.client.create_queue(
-            QueueName=self.name, Attributes={"VisibilityTimeout": "30"}
-        )["QueueUrl"]
+        attributes = {"VisibilityTimeout": "30", **({"FifoQueue": "true"} if fifo else {})}
+        self.url = self.client.create_queue(QueueName=self.name, Attributes=attributes)["QueueUrl"]
         conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
         clients = ClientPool()
         sqs = BotoSqs(clients)

@@ -111,6 +111,24 @@ def test_an_answer_to_a_poll_that_was_given_up_is_leased_and_starts_no_second_ro
     assert not watch.polled.view()[0].is_deaf
 
 
+def test_a_poll_that_is_given_up_has_a_successor_only_if_its_queue_has_no_other(
+    watch: Watch,
+) -> None:
+    messages = [{"MessageId": f"m{n}", "ReceiptHandle": f"r{n}", "Body": "{}"} for n in range(10)]
+    watch.sent.answer({"Messages": messages})
+    watch.polls.loop.tick()
+    # One waits for twenty seconds, and three beside it wait for one.
+    for sent in watch.polls.sent:
+        sent.send()
+    assert watch.times_polled == 5
+    watch.look(1.0, 15)
+    assert watch.unanswered == 3
+    assert watch.times_polled == 5
+    watch.look(1.0, 20)
+    assert watch.unanswered == 4
+    assert watch.times_polled == 6
+
+
 def test_an_error_counts_neither_as_an_answer_nor_as_silence(watch: Watch) -> None:
     watch.sent.send()
     watch.look(1.0, 5)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.poll import Poll
-from tests.simulation.polls import LONGEST_POLL, Deliver
+from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
+from celery_sqs_heartbeat.transport.poll_planner import WAIT_BESIDE
+from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
+from tests.simulation.polls import LONGEST_POLL, WAIT_SECONDS, Deliver
 
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
 
 
-class Consumer:
-    """The polls of one queue, until its process ends or loses the channel.
+@dataclass(eq=False)
+class _Open:
+    """An open poll, and a function that makes it the last one; None if it will not be answered."""
 
-    Attributes:
-        is_polling: Whether one is open.
-    """
+    count: int
+    waits: int
+    make_last: Callable[[], None] | None = None
+
+
+class Consumer:
+    """The polls of one queue, until its process ends or loses the channel."""
 
     def __init__(self, worker: SimulatedWorker, queue: SimulatedQueue) -> None:
         self._worker = worker
@@ -27,27 +36,43 @@ class Consumer:
         self._process = worker.keeper
         self._life = worker.life
         self._url = queue.url
-        self.is_polling = False
-        self._make_last: Callable[[], None] | None = None
-        self._waits = 0
+        self._open: list[_Open] = []
+        self._is_full = False
         self._reads_until = 0.0
 
     @property
+    def requested(self) -> int:
+        """How many messages the open polls may return."""
+        return sum(poll.count for poll in self._open)
+
+    @property
     def is_reading(self) -> bool:
-        """Whether a worker that ends still waits for the open poll."""
-        return self.is_polling and self._world.clock() < self._reads_until
+        """Whether a worker that ends still waits for the open polls."""
+        return bool(self._open) and self._world.clock() < self._reads_until
+
+    def wants_poll(self, left: int) -> bool:
+        """Return whether to send a poll, as `Schedule` and `PollRoom` decide it.
+
+        Args:
+            left: For how many messages there is room, without those that open polls may return.
+        """
+        if not self._open:
+            return left + self._worker.requested > 0
+        least = min(MAX_RECEIVED, math.ceil(self._world.profile.prefetch / 4))
+        return self._is_full and len(self._open) < MOST_POLLS and left >= least
 
     def poll(self, count: int) -> None:
         """Request messages, and book them when they arrive."""
         worker, world, url = self._worker, self._world, self._url
-        self.is_polling = True
+        is_beside = bool(self._open)
         sent_at, suspended = worker.now(), worker.suspended
         timeout = worker.terms.asked(url, url)
         worker.hurry(worker.terms.of(url, timeout).threshold)
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if self._life == worker.life:
-                self.is_polling = False
+                self._open.remove(opened)
+                self._is_full = len(messages) >= count
                 late(messages, skipped)
 
         def late(messages: list[dict[str, Any]], skipped: float) -> None:
@@ -65,8 +90,12 @@ class Consumer:
                 world.fail(f"{worker.name} ended without reading {len(messages)} messages")
             worker.when_awake(self._process, partial(take, messages, skipped))
 
-        wait = self._waits = worker.terms.longest_wait(url, timeout, LONGEST_POLL)
-        self._make_last = None
+        longest = WAIT_BESIDE if is_beside else LONGEST_POLL
+        wait = worker.terms.longest_wait(url, timeout, longest)
+        opened = _Open(count, wait)
+        self._open.append(opened)
+        if is_beside:
+            world.disturb(worker.name, "has several polls open")
         if world.loses_poll():
             poll = Poll(
                 queue="q", url=url, sent_at=sent_at, waits=wait, count=count, timeout=timeout
@@ -78,16 +107,22 @@ class Consumer:
         else:
             deliver_answer = partial(deliver, answered)
             held_for = world.starting.left(worker.name)
-            self._make_last = world.poll(url, count, wait, timeout, deliver_answer, held_for)
+            lasts = float(wait) if is_beside else WAIT_SECONDS
+            opened.make_last = world.poll(
+                url, count, wait, timeout, deliver_answer, held_for, lasts
+            )
 
     def end(self) -> None:
-        """Read the open poll for its last seconds. The worker continues after that."""
-        if not self.is_polling or self._make_last is None:
+        """Read the open polls for their last seconds. The worker continues after that."""
+        last = [poll for poll in self._open if poll.make_last is not None]
+        if not last:
             return
         self._world.disturb(self._worker.name, "shuts down during a poll")
-        self._make_last()
+        for poll in last:
+            if poll.make_last is not None:
+                poll.make_last()
         # Plus the time that the answer takes.
-        wait = self._waits + 3 * self._world.profile.call_timeout
+        wait = max(poll.waits for poll in last) + 3 * self._world.profile.call_timeout
         self._reads_until = self._world.clock() + wait
         go_on = partial(self._worker.when_awake, self._process, self._worker.go_on)
         self._world.clock.at(self._reads_until, go_on)

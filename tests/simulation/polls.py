@@ -29,7 +29,7 @@ class _Poll:
     wait: int
     timeout: int | None
     answer: Callable[[Any], None]
-    lasts: float = WAIT_SECONDS
+    lasts: float
 
     @property
     def ends_at(self) -> float:
@@ -74,16 +74,17 @@ class Polls:
         deliver: Deliver,
         patience: float,
         held_for: float = 0.0,
+        lasts: float = WAIT_SECONDS,
     ) -> Callable[[], None]:
         """Request messages, in polls of `wait` seconds each, that SQS hides for `timeout` seconds.
 
-        `deliver` receives the messages, or none if they were lost on the way, and after how many
-        seconds the poll that returned them was sent.
+        They end after `lasts` seconds in all. `deliver` receives the messages, or none if they were
+        lost on the way, and after how many seconds the poll that returned them was sent.
 
         Returns:
             A function that makes the open poll the last one.
         """
-        poll = _Poll(count, self._clock(), wait, timeout, lambda _: None)
+        poll = _Poll(count, self._clock(), wait, timeout, lambda _: None, lasts)
 
         def arrive(answer: Callable[[Any], None], _is_over: bool) -> None:
             poll.since, poll.answer = self._clock(), answer
@@ -100,8 +101,8 @@ class Polls:
             arrive,
             lambda answer: deliver(*answer),
             lambda: deliver([], 0.0),
-            WAIT_SECONDS + patience,
-            Hang(there=held_for, fails_after=WAIT_SECONDS + patience) if held_for else NONE,
+            lasts + patience,
+            Hang(there=held_for, fails_after=lasts + patience) if held_for else NONE,
         )
         return make_last
 

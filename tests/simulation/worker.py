@@ -152,8 +152,13 @@ class SimulatedWorker:
                 self._end()
             return
         for consumer in self._consumers if not self.keeper.is_behind else ():
-            if not consumer.is_polling and (room := self._room()) > 0:
-                consumer.poll(min(room, self._most_wanted()))
+            while consumer.wants_poll(left := self._room() - self.requested):
+                consumer.poll(max(1, min(left, self._most_wanted())))
+
+    @property
+    def requested(self) -> int:
+        """How many messages its open polls may return."""
+        return sum(consumer.requested for consumer in self._consumers)
 
     def _room(self) -> int:
         held = len(self._queued) + len(self._unconfirmed) + len(self.running) + self._intake.held

@@ -153,12 +153,14 @@ class World:
         wait: int,
         timeout: int | None,
         deliver: Deliver,
-        held_for: float = 0.0,
+        held_for: float,
+        lasts: float,
     ) -> Callable[[], None]:
         """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
 
         Args:
             held_for: How long the server waits before it looks for messages, in seconds.
+            lasts: How long consecutive polls continue without messages, in seconds.
 
         Returns:
             A function that makes the open poll the last one.
@@ -166,7 +168,7 @@ class World:
         # A message that arrives late in a long poll is extended at once.
         self.tally.visibility_bound += 1
         patience = self.profile.call_timeout
-        return self.polls[url].receive(count, wait, timeout, deliver, patience, held_for)
+        return self.polls[url].receive(count, wait, timeout, deliver, patience, held_for, lasts)
 
     def loses_poll(self) -> bool:
         """Draw whether a poll is not answered in time."""

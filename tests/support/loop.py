@@ -106,6 +106,7 @@ class FakePolls:
         self.error: Exception | None = None
         self._httpclient = self
         self._shown_by = self
+        self.max_clients = 10
         channel.hub = self.loop
         channel.asynsqs = lambda queue=None: self
 
