@@ -116,8 +116,7 @@ class LeaseBook:
         if lease is None:
             return False
         if lease.goal is Goal.HOLD:
-            # The next message of its group waits for the delete.
-            due = now if lease.is_in_order else now + policy.GATHER_SECONDS
+            due = self._register.gathering.due(lease, now)
             self._register.set_goal(lease, Goal.DELETE, now, due=due)
         elif lease.goal is Goal.RELEASE:
             # Its task continued after the release, and still succeeded.
@@ -228,6 +227,7 @@ class LeaseBook:
         self._release_stopped(now)
         for call in calls:
             self._stale_calls.note_sent(call)
+            self._register.gathering.note_sent(call)
             for entry in call.entries:
                 if entry.action is Action.RELEASE:
                     # Shown before it is sent, so that the leases' next keeper does not repeat it.

@@ -37,7 +37,7 @@ MIN_CALL_SECONDS = 0.6
 MAX_SLOW_CALL_SECONDS = 6.0
 #: Longest wait for the answer to a call, in seconds.
 MAX_CALL_SECONDS = 20.0
-#: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch.
+#: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch (`gathering`).
 GATHER_SECONDS = 0.05
 #: How long a keeper waits at its end for its deletes and releases to be confirmed, in seconds.
 #: Half of Kubernetes' default grace period of 30 s (terminationGracePeriodSeconds): the other half

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.expiry import ExpiryWatch
+from celery_sqs_heartbeat.leases.gathering import AckGathering
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
@@ -23,6 +24,7 @@ class Register:
         order: Holds each lease that is kept in the order of its message group.
 
     Attributes:
+        gathering: Decides how long acks wait for others.
         finished: The messages whose task has succeeded.
         disowned: The handles of messages that were given up.
     """
@@ -38,6 +40,7 @@ class Register:
         self._by_handle: dict[str, Lease] = {}
         self._expiries = ExpiryWatch()
         self._ending = 0
+        self.gathering = AckGathering()
         self.finished = RecentKeys[tuple[str, str]]()
         self.disowned = RecentKeys[str]()
 
@@ -67,6 +70,7 @@ class Register:
     def add(self, lease: Lease) -> None:
         """Add a lease with its handles."""
         self._by_key[lease.key] = lease
+        self.gathering.add(lease)
         self._by_handle.update(dict.fromkeys(lease.handles, lease))
         if lease.goal is not Goal.HOLD:
             self._ending += 1
@@ -92,6 +96,7 @@ class Register:
             self._ending += 1
         if goal is Goal.DELETE:
             self.finished.add(lease.key)
+        self.gathering.end(lease)
         lease.set_goal(goal, now, due=due)
 
     def schedule(self, lease: Lease) -> None:
@@ -120,6 +125,7 @@ class Register:
     def forget(self, lease: Lease) -> None:
         """Remove every trace of a lease. An answer that is still to come is then ignored."""
         del self._by_key[lease.key]
+        self.gathering.end(lease)
         for handle in lease.handles:
             self._by_handle.pop(handle, None)
         self._ending -= lease.goal is not Goal.HOLD

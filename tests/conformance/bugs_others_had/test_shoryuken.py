@@ -44,5 +44,6 @@ def test_extending_ends_with_each_job_and_not_with_the_signal() -> None:
     assert bench.lapses == []
     for name, takes in ends.items():
         assert takes - 30 < bench.asked("extend", name)[-1] < takes
-        assert bench.asked("delete", name) == [takes + 0.05]
+        # The last one waits for no other, to share a call.
+        assert bench.asked("delete", name) == [takes if name == "longest" else takes + 0.05]
     assert len(bench.keeper) == 0
