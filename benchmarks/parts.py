@@ -8,7 +8,9 @@ from benchmarks.frame.part import Part
 
 #: Where each part is, in the order of the page. A part is imported when it is run, because its
 #: libraries are heavy.
-PARTS: dict[str, str] = {}
+PARTS: dict[str, str] = {
+    "extension-calls": "benchmarks.extension_calls.part",
+}
 
 
 def find(name: str) -> Part:

@@ -55,6 +55,7 @@ def line_chart(
         if is_log:
             (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
             axis.set_major_formatter(ScalarFormatter())
+            axis.set_minor_formatter(ScalarFormatter())
     if not log_up:
         axes.set_ylim(bottom=0)
     axes.set_xlabel(across, color=_INK)
