@@ -1,0 +1,1 @@
+"""Tasks that let no other thread of their process run, and what happens to the messages."""
