@@ -110,7 +110,7 @@ def disconnected(stage: Stage, timeout: int, ours: bool) -> Figures:
 
 
 def keeper_killed(stage: Stage, timeout: int) -> tuple[float, int]:
-    """Kill the keeper of a worker that runs a task for two more visibility timeouts.
+    """Kill the keeper of a worker whose task runs for more than another visibility timeout.
 
     Its leases are extended each second, so the next extension is always due soon.
 
@@ -132,7 +132,7 @@ def keeper_killed(stage: Stage, timeout: int) -> tuple[float, int]:
     extended_at = min(
         call.answered_at or 0.0 for call in scene.calls(CHANGE)[sent_before:] if confirmed(call)
     )
-    time.sleep(max(0.0, killed_at + 2 * timeout - time.monotonic()))
+    time.sleep(max(0.0, killed_at + timeout + WATCH_SECONDS - time.monotonic()))
     return extended_at - killed_at, len(receives(scene)) - 1
 
 

@@ -17,7 +17,7 @@ left, because things fail soon after the receive. At a random moment, half of it
 average."""
 NOTES = (
     """\
-The lines of the stock worker continue. It needs a visibility timeout longer than its longest
+The line of the stock worker continues. It needs a visibility timeout longer than its longest
 task. With one of an hour, the messages of a killed worker stay hidden for up to an hour. This
 package extends, so its timeout can be short however long the tasks take.""",
     """\
