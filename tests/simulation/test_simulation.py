@@ -184,7 +184,7 @@ def test_a_release_that_is_sent_after_its_lease_expired_is_found(
 ) -> None:
     monkeypatch.setattr(Call, "send_by", math.inf)
     with pytest.raises(Violation, match="is released too late"):
-        World("storm-apart", 109).run()
+        World("storm", 29).run()
 
 
 def test_a_worker_that_checks_its_settings_against_an_unread_timeout_is_found(
