@@ -11,6 +11,7 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.sqs.direct.calls import make_call
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 from celery_sqs_heartbeat.sqs.sending import prepared
 
@@ -82,26 +83,7 @@ class BotoSqs:
             except ConfigurationError as error:
                 return self._not_sent(call, error)
             self._reason = ""
-            if call.kind is CallKind.DELETE:
-                answer = client.delete_message_batch(
-                    QueueUrl=self._address(call.queue_url),
-                    Entries=[
-                        {"Id": str(index), "ReceiptHandle": entry.receipt_handle}
-                        for index, entry in enumerate(call.entries)
-                    ],
-                )
-            else:
-                answer = client.change_message_visibility_batch(
-                    QueueUrl=self._address(call.queue_url),
-                    Entries=[
-                        {
-                            "Id": str(index),
-                            "ReceiptHandle": entry.receipt_handle,
-                            "VisibilityTimeout": entry.timeout,
-                        }
-                        for index, entry in enumerate(call.entries)
-                    ],
-                )
+            answer = self._make(client, call)
         except Exception as error:
             if not is_expected(error):
                 raise
@@ -109,6 +91,19 @@ class BotoSqs:
             logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
             return [of_exception(error, call.kind.value)] * len(call.entries)
         return read_answer(answer, len(call.entries))
+
+    def _make(self, client: Any, call: Call) -> Any:
+        entries: list[dict[str, Any]] = [
+            {"Id": str(index), "ReceiptHandle": entry.receipt_handle}
+            for index, entry in enumerate(call.entries)
+        ]
+        params = {"QueueUrl": self._address(call.queue_url), "Entries": entries}
+        if call.kind is CallKind.DELETE:
+            return make_call(client, "DeleteMessageBatch", params, client.delete_message_batch)
+        for item, entry in zip(entries, call.entries, strict=True):
+            item["VisibilityTimeout"] = entry.timeout
+        operation = "ChangeMessageVisibilityBatch"
+        return make_call(client, operation, params, client.change_message_visibility_batch)
 
     def _not_sent(self, call: Call, error: ConfigurationError) -> Sequence[Outcome]:
         """Log why a call is not made. Log it again only for another reason, or after a call."""
@@ -150,11 +145,12 @@ def read_answer(answer: Any, count: int) -> list[Outcome]:
     An entry that the answer does not mention, or only in an unknown form, is UNKNOWN.
     """
     outcomes = [Outcome.UNKNOWN] * count
+    indexes = {str(index): index for index in range(count)}
     for failed in _dicts(answer, "Failed"):
-        if (index := _index(failed, count)) is not None:
+        if (index := _index(failed, indexes)) is not None:
             outcomes[index] = of_error(failed)
     for successful in _dicts(answer, "Successful"):
-        if (index := _index(successful, count)) is not None:
+        if (index := _index(successful, indexes)) is not None:
             outcomes[index] = Outcome.DONE
     return outcomes
 
@@ -180,6 +176,6 @@ def _dicts(answer: Any, key: str) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)]
 
 
-def _index(item: Mapping[str, Any], count: int) -> int | None:
+def _index(item: Mapping[str, Any], indexes: Mapping[str, int]) -> int | None:
     identity = item.get("Id")
-    return next((index for index in range(count) if identity == str(index)), None)
+    return indexes.get(identity) if isinstance(identity, str) else None

@@ -1,0 +1,103 @@
+"""Makes a pattern from a call that boto3 has made, if boto3 makes all such calls by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest
+
+from celery_sqs_heartbeat.sqs.direct.pattern import PatternChanged, RequestPattern, Signing
+from celery_sqs_heartbeat.sqs.direct.watching import Watched
+
+#: Headers with the same value in each request.
+_SAME = frozenset({"content-type", "user-agent", "x-amz-target", "x-amzn-query-mode"})
+#: A random id, which SQS ignores.
+_RANDOM = "amz-sdk-invocation-id"
+
+
+class NoPattern(Exception):
+    """The calls of this client can't be made from a pattern. The message is the reason."""
+
+
+def body_of(params: Mapping[str, Any]) -> bytes:
+    """Return the body of a request in SQS's JSON protocol."""
+    return json.dumps(params).encode()
+
+
+def learn(watched: Watched, params: Mapping[str, Any]) -> RequestPattern:
+    """Return the pattern of a call that boto3 has made.
+
+    The pattern must make the same request again, byte for byte, and with the same signature.
+
+    Args:
+        params: The parameters of the call.
+
+    Raises:
+        NoPattern: It does not.
+    """
+    request = watched.request
+    if watched.wrapper is not None:
+        raise NoPattern(f"{watched.wrapper} instruments boto3")
+    if request is None or watched.http_session is None or request.body != body_of(params):
+        raise NoPattern("boto3 does not send it in SQS's JSON protocol")
+    headers = _texts(request)
+    same = {name: value for name, value in headers.items() if name.lower() in _SAME}
+    pattern = RequestPattern(
+        url=request.url,
+        headers=same,
+        signing=_signing_of(watched, headers, same),
+        http_session=watched.http_session,
+    )
+    try:
+        again = pattern.request(request.body, headers.get("X-Amz-Date"))
+    except PatternChanged as error:
+        raise NoPattern("its credentials changed meanwhile") from error
+    if different := _names_of_differences(headers, _texts(again)):
+        raise NoPattern(f"boto3 sends other headers: {', '.join(different)}")
+    return pattern
+
+
+def _signing_of(watched: Watched, headers: Mapping[str, str], same: Mapping[str, str]) -> Signing:
+    asked, request = watched.signing, watched.request
+    if "request_signer" not in asked:
+        raise NoPattern("it is not signed by boto3's signer")
+    context = asked["request"].context.get("signing") or {}
+    options = {
+        "signing_name": context.get("signing_name") or asked["signing_name"],
+        "region_name": context.get("region") or asked["region_name"],
+        "signature_version": asked["signature_version"],
+    }
+    if not isinstance(options["signature_version"], str):
+        raise NoPattern("it is not signed")
+    auth = asked["request_signer"].get_auth_instance(**options)
+    if type(auth) is not SigV4Auth:
+        raise NoPattern(f"it is signed by {type(auth).__name__}")
+    changing = ("X-Amz-Date", "X-Amz-Security-Token")
+    signed = {**same, **{name: headers[name] for name in changing if name in headers}}
+    unsigned = AWSRequest(request.method, request.url, signed, request.body)
+    return Signing(
+        signer=asked["request_signer"],
+        options=options,
+        canonical=auth.canonical_request(unsigned).rpartition("\n")[0],
+        signed_at=signed.get("X-Amz-Date", ""),
+        token=signed.get("X-Amz-Security-Token"),
+        signed_headers=auth.signed_headers(auth.headers_to_sign(unsigned)),
+    )
+
+
+def _texts(request: AWSPreparedRequest) -> dict[str, str]:
+    return {
+        name: value.decode() if isinstance(value, bytes) else str(value)
+        for name, value in request.headers.items()
+    }
+
+
+def _names_of_differences(ours: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    def values(headers: Mapping[str, str]) -> dict[str, str]:
+        lower = {name.lower(): value for name, value in headers.items()}
+        return {name: "" if name == _RANDOM else value for name, value in lower.items()}
+
+    return sorted({name for name, _ in values(ours).items() ^ values(others).items()})

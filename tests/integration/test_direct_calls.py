@@ -1,0 +1,265 @@
+"""Direct calls go through boto3's own connections, and fail as boto3's calls do."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from celery_sqs_heartbeat.leases.calls import Outcome
+from tests.support.direct_calls import CONFIRMED, AnsweredClient
+from tests.support.waiting import wait_until
+
+BODY = json.dumps(CONFIRMED).encode()
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(BODY)
+CONFIRMATION = HEAD + b"\r\n" + BODY
+Behave = Callable[[socket.socket], object]
+
+
+def confirm(connection: socket.socket) -> None:
+    connection.sendall(CONFIRMATION)
+
+
+def confirm_and_close(connection: socket.socket) -> None:
+    """Close a connection that the client keeps, as a server does with an idle one."""
+    connection.sendall(CONFIRMATION)
+    connection.close()
+
+
+def close(connection: socket.socket) -> None:
+    connection.close()
+
+
+def send_half(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"\r\n" + BODY[:5])
+    connection.close()
+
+
+def send_junk(connection: socket.socket) -> None:
+    connection.sendall(b"no HTTP at all\r\n\r\n")
+    connection.close()
+
+
+def send_half_a_head(connection: socket.socket) -> None:
+    connection.sendall(HEAD)
+    connection.close()
+
+
+def say_nothing(connection: socket.socket) -> None:
+    """Let the client wait."""
+
+
+class Server:
+    """Behaves for each request as the test says, and confirms by default.
+
+    Attributes:
+        requests: The first line of each request, with the number of its connection.
+        closed: How many connections it has closed.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.requests: list[tuple[int, bytes]] = []
+        self.behave: Behave = confirm
+        self.closed = 0
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._connections: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        # The thread in `accept` would keep the port open otherwise.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._connections:
+            connection.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+                if self._context is not None:
+                    connection = self._context.wrap_socket(connection, server_side=True)
+            except ssl.SSLError:
+                continue
+            except OSError:
+                return
+            self._connections.append(connection)
+            number = len(self._connections)
+            threading.Thread(target=self._serve, args=(connection, number), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        data = b""
+        try:
+            while True:
+                head, end, rest = data.partition(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+                if not end or len(rest) < length:
+                    received = connection.recv(65_536)
+                    if not received:
+                        return
+                    data += received
+                    continue
+                data = rest[length:]
+                self.requests.append((number, head.partition(b"\r\n")[0]))
+                self.behave(connection)
+                if connection.fileno() < 0:
+                    self.closed += 1
+                    return
+        except OSError:
+            return
+
+
+@contextmanager
+def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    server = Server(context)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as server:
+        yield server
+
+
+def client_of(server: Server, *, is_direct: bool | None = None, **changed: Any) -> AnsweredClient:
+    given = {"endpoint_url": f"http://127.0.0.1:{server.port}", "use_ssl": False, **changed}
+    answered = AnsweredClient(is_direct=is_direct, **given)
+    answered.answer = lambda request: None
+    return answered
+
+
+def test_a_direct_call_uses_boto3s_connection(server: Server) -> None:
+    answered = client_of(server)
+    for _ in range(3):
+        assert answered.send() == [Outcome.DONE] * 2
+    assert answered.by_boto3 == 1
+    assert [number for number, _ in server.requests] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+def test_a_connection_that_the_server_has_closed_fails_no_call(
+    server: Server, is_direct: bool | None
+) -> None:
+    answered = client_of(server, is_direct=is_direct)
+    server.behave = confirm_and_close
+    for count in range(4):
+        assert answered.send() == [Outcome.DONE] * 2
+        wait_until(lambda count=count: server.closed > count)
+    assert [number for number, _ in server.requests] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("behave", "expected"),
+    [
+        (close, Outcome.UNKNOWN),
+        (send_half, Outcome.UNKNOWN),
+        (send_junk, Outcome.UNKNOWN),
+        (send_half_a_head, Outcome.UNKNOWN),
+        (say_nothing, Outcome.UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+def test_a_call_without_an_answer_is_unknown(
+    server: Server, behave: Behave, expected: Outcome, is_direct: bool | None
+) -> None:
+    answered = client_of(server, is_direct=is_direct, client_config={"read_timeout": 0.2})
+    answered.send()
+    made = answered.by_boto3
+    server.behave = behave
+    assert answered.send() == [expected] * 2
+    # The keeper repeats calls, not boto3.
+    assert len(server.requests) == 2
+    assert answered.by_boto3 - made == (is_direct is False)
+    server.behave = confirm
+    assert answered.send() == [Outcome.DONE] * 2
+
+
+@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+def test_a_call_that_finds_no_server_has_failed(is_direct: bool | None) -> None:
+    with serving() as server:
+        answered = client_of(server, is_direct=is_direct)
+        server.behave = confirm_and_close
+        answered.send()
+        wait_until(lambda: server.closed)
+    assert answered.send() == [Outcome.FAILED] * 2
+
+
+def test_direct_calls_go_through_the_proxy(server: Server) -> None:
+    answered = client_of(
+        server,
+        endpoint_url="http://sqs.example:81",
+        client_config={"proxies": {"http": f"http://127.0.0.1:{server.port}"}},
+    )
+    for _ in range(2):
+        assert answered.send() == [Outcome.DONE] * 2
+    assert answered.by_boto3 == 1
+    assert [line for _, line in server.requests] == [b"POST http://sqs.example:81/ HTTP/1.1"] * 2
+
+
+def certificate(folder: Path) -> Path:
+    """Write a certificate of 127.0.0.1 that signs itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "server.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+def test_certificates_are_checked_by_boto3s_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_direct: bool | None
+) -> None:
+    path = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with serving(context) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        unknown = client_of(server, endpoint_url=url, is_direct=is_direct)
+        assert unknown.send() == [Outcome.UNKNOWN] * 2
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(path))
+        known = client_of(server, endpoint_url=url, is_direct=is_direct)
+        # Each call checks a connection of its own.
+        server.behave = confirm_and_close
+        for count in range(3):
+            assert known.send() == [Outcome.DONE] * 2
+            wait_until(lambda count=count: server.closed > count)
+        monkeypatch.delenv("AWS_CA_BUNDLE")
+        assert known.send() == [Outcome.DONE] * 2
+        assert known.by_boto3 == (4 if is_direct is False else 1)

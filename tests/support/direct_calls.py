@@ -1,0 +1,104 @@
+"""Clients whose answers a test chooses, with and without direct calls."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+from botocore.awsrequest import AWSResponse, HeadersDict
+from urllib3 import HTTPResponse
+
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig, new_client
+from celery_sqs_heartbeat.sqs.direct import calls as direct_calls
+
+QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"
+ACTIONS = {CallKind.CHANGE_VISIBILITY: Action.EXTEND, CallKind.DELETE: Action.DELETE}
+#: An answer to a call with two entries.
+CONFIRMED = {"Successful": [{"Id": "0"}, {"Id": "1"}]}
+
+
+def config(**changed: Any) -> BrokerConfig:
+    given: dict[str, Any] = {
+        "endpoint_url": None,
+        "region": "eu-west-1",
+        "use_ssl": True,
+        "access_key": "AKIATEST",
+        "secret_key": "secret",
+    }
+    return BrokerConfig(**{**given, **changed})
+
+
+def call_of(
+    kind: CallKind = CallKind.CHANGE_VISIBILITY, queue: str = QUEUE, count: int = 2
+) -> Call:
+    """Return a call with new handles."""
+    terms = LeaseTerms.of(30)
+    return Call(
+        kind,
+        queue,
+        tuple(
+            Entry(
+                Lease(queue_url=queue, message_id=str(index), terms=terms, held_since=0.0),
+                f"AQEB+handle/{index}==é",
+                ACTIONS[kind],
+                30 + index,
+            )
+            for index in range(count)
+        ),
+        0.0,
+    )
+
+
+def answer(
+    body: Any = CONFIRMED, status: int = 200, headers: dict[str, str] | None = None
+) -> Callable[[Any], AWSResponse]:
+    """Return a function that answers a request."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    def respond(request: Any) -> AWSResponse:
+        raw = HTTPResponse(io.BytesIO(content), preload_content=False, status=status)
+        given = {"x-amzn-RequestId": "1", "Content-Length": str(len(content)), **(headers or {})}
+        return AWSResponse(request.url, status, HeadersDict(given), raw)
+
+    return respond
+
+
+class AnsweredClient:
+    """A client of `ClientPool`, its requests, and the answers that a test chooses.
+
+    Args:
+        is_direct: Whether it may make direct calls; None for what `new_client` decides.
+    """
+
+    def __init__(self, made: Any = None, *, is_direct: bool | None = None, **changed: Any) -> None:
+        self.client = new_client(config(**changed), QUEUE, 10) if made is None else made
+        if is_direct is False:
+            delattr(self.client, direct_calls._DIRECT)
+        self.sqs = BotoSqs(self.client)
+        self.answer: Callable[[Any], Any] = answer()
+        self.requests: list[Any] = []
+        #: How many calls boto3 has made itself.
+        self.by_boto3 = 0
+        self.client.meta.events.register("before-send", self._answer)
+        self.client.meta.events.register("before-call", self._count)
+
+    def send(self, call: Call | None = None) -> list[Outcome]:
+        return list(self.sqs.send(call or call_of()))
+
+    def is_direct(self, call: Call | None = None) -> bool:
+        """Make a call, and return whether it was made directly."""
+        before = self.by_boto3
+        self.send(call)
+        return self.by_boto3 == before
+
+    def _answer(self, request: Any, **_: Any) -> Any:
+        self.requests.append(request)
+        return self.answer(request)
+
+    def _count(self, **_: Any) -> None:
+        self.by_boto3 += 1
