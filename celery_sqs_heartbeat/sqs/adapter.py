@@ -11,7 +11,7 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.sqs.direct.calls import make_call
+from celery_sqs_heartbeat.sqs.direct.direct_calls import make_call
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 from celery_sqs_heartbeat.sqs.sending import prepared
 

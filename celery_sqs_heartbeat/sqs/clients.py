@@ -13,7 +13,7 @@ from botocore.credentials import CredentialProvider, CredentialResolver, Refresh
 from botocore.session import get_session
 
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
-from celery_sqs_heartbeat.sqs.direct.calls import allow_direct_calls
+from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.sqs.sessions import NewSession

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, new_client
-from celery_sqs_heartbeat.sqs.direct import calls as direct_calls
+from celery_sqs_heartbeat.sqs.direct import direct_calls
 
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"
 ACTIONS = {CallKind.CHANGE_VISIBILITY: Action.EXTEND, CallKind.DELETE: Action.DELETE}

@@ -24,7 +24,7 @@ from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs.clients import new_client
-from celery_sqs_heartbeat.sqs.direct.calls import allow_direct_calls
+from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
 from celery_sqs_heartbeat.sqs.sending import sending_while
 from tests.fuzz.shapes import FUZZ, answers
 from tests.support.direct_calls import CONFIRMED, QUEUE, AnsweredClient, answer, call_of, config
