@@ -24,6 +24,7 @@ from celery_sqs_heartbeat.leases.policy import call_patience
 MANY_STUCK = 72
 #: The longest pause between such calls, in seconds.
 LONGEST_PAUSE = 3_600.0
+_KINDS = tuple(CallKind)
 #: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or
 #: is capped, it updates the lease and returns None. It may change where leases are placed.
 DueEntry = Callable[[Lease, float], Entry | None]
@@ -71,9 +72,9 @@ class Agenda:
 
     def discard(self, lease: Lease) -> None:
         """Take the lease out, if it is in."""
-        for kind in CallKind:
-            if (lease.queue_url, kind) in self._lanes:
-                self._lanes[lease.queue_url, kind].discard(lease)
+        for kind in _KINDS:
+            if (lane := self._lanes.get((lease.queue_url, kind))) is not None:
+                lane.discard(lease)
 
     def plan(self, now: float, room: int, due_entry: DueEntry) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""

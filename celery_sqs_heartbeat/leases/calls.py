@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.leases.identity_enum import IdentityEnum
 from celery_sqs_heartbeat.leases.lease import Action, Lease
 
 #: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
@@ -14,14 +14,14 @@ MAX_CALLS = 16
 MAX_BATCH_ENTRIES = 10
 
 
-class CallKind(enum.Enum):
+class CallKind(IdentityEnum):
     """The SQS action of a call: extensions and releases share one."""
 
     CHANGE_VISIBILITY = "ChangeMessageVisibility"
     DELETE = "DeleteMessage"
 
 
-class Outcome(enum.Enum):
+class Outcome(IdentityEnum):
     """The result of one entry."""
 
     #: SQS confirmed it.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases.calls import Answer, Outcome
+from celery_sqs_heartbeat.leases.identity_enum import IdentityEnum
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 
 #: The cause of a release that leaves a message with SQS until its task is due.
@@ -21,7 +21,7 @@ KEPT, ARRIVED_LATE, UNDELIVERABLE, UNSETTLED = (
 )
 
 
-class EventKind(enum.Enum):
+class EventKind(IdentityEnum):
     """The kinds of events that a book reports."""
 
     MESSAGE_RECEIVED = "message-received"
@@ -112,7 +112,9 @@ class Event:
         stops_group: bool = False,
     ) -> Event:
         """Return the event, with all details of the lease."""
-        event = cls(
+        call, entry = (answer.call, answer.entry) if answer is not None else (None, None)
+        is_delete = entry is not None and entry.action is Action.DELETE
+        return cls(
             kind=kind,
             at=now,
             queue_url=lease.queue_url,
@@ -122,7 +124,7 @@ class Event:
             receive_count=lease.receive_count,
             slack=lease.expires_at - now,
             receipt_handle=lease.receipt_handle,
-            visibility_timeout=lease.last_timeout,
+            visibility_timeout=entry.timeout if entry and not is_delete else lease.last_timeout,
             held_for=now - lease.held_since,
             ended_for=None if lease.goal is Goal.HOLD else now - lease.asked_at,
             cause=cause or lease.cause,
@@ -132,18 +134,9 @@ class Event:
             group=lease.group,
             sequence_number=lease.sequence_number,
             stops_group=stops_group,
-        )
-        if answer is None:
-            return event
-        call, entry = answer.call, answer.entry
-        return replace(
-            event,
-            visibility_timeout=(
-                event.visibility_timeout if entry.action is Action.DELETE else entry.timeout
-            ),
-            action=entry.action,
-            outcome=answer.outcome,
-            call_number=call.number,
-            batch=len(call.entries),
-            seconds=now - call.planned_at,
+            action=entry.action if entry else None,
+            outcome=answer.outcome if answer else None,
+            call_number=call.number if call else 0,
+            batch=len(call.entries) if call else 0,
+            seconds=now - call.planned_at if call else 0.0,
         )

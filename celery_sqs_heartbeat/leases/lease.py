@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass, field, replace
+
+from celery_sqs_heartbeat.leases.identity_enum import IdentityEnum
 
 #: SQS keeps a message hidden for at most 12 h after it was received
 #: (SQS Developer Guide, "Visibility timeout").
@@ -19,7 +20,7 @@ DEFAULT_MAX_LEASE_SECONDS = 43_195.0
 DEFAULT_THRESHOLD_PART = 1 / 3
 
 
-class Action(enum.Enum):
+class Action(IdentityEnum):
     """What an entry of a call does to its message."""
 
     EXTEND = "extend"
@@ -27,7 +28,7 @@ class Action(enum.Enum):
     DELETE = "delete"
 
 
-class Goal(enum.Enum):
+class Goal(IdentityEnum):
     """What the owner of a message wants for its lease. It never returns to HOLD."""
 
     HOLD = "hold"
@@ -35,7 +36,7 @@ class Goal(enum.Enum):
     RELEASE = "release"
 
 
-class LeaseStatus(enum.Enum):
+class LeaseStatus(IdentityEnum):
     """How good our claim is, as far as we know."""
 
     #: Confirmed, and not yet past its expiry.
@@ -120,6 +121,7 @@ class Lease:
         pending: The action of the call that it is in; None while it is in no call.
         is_deleted: Whether SQS has confirmed the delete of its message.
         has_place: Whether it has, or may take, its place in its group; see `GroupOrder`.
+        key: The message's identity, which is the same for all its deliveries.
     """
 
     queue_url: str
@@ -157,6 +159,11 @@ class Lease:
     pending: Action | None = None
     is_deleted: bool = False
     has_place: bool = True
+    key: tuple[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Made once, because several dictionaries hold it.
+        self.key = (self.queue_url, self.message_id)
 
     @property
     def is_last_receive(self) -> bool:
@@ -168,11 +175,6 @@ class Lease:
     def is_in_order(self) -> bool:
         """Whether its message has a place in its group. Only FIFO queues number messages."""
         return self.terms.in_order and self.group is not None and self.sequence_number is not None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The message's identity, which is the same for all its deliveries."""
-        return (self.queue_url, self.message_id)
 
     def take_receive(
         self,
