@@ -155,7 +155,7 @@ class Lease:
     is_isolated: bool = False
     cap_is_near: bool = False
     is_exclusive: bool = True
-    handles: list[str] = field(default_factory=list, repr=False)
+    handles: tuple[str, ...] = field(default=(), repr=False)
     pending: Action | None = None
     is_deleted: bool = False
     has_place: bool = True
@@ -202,7 +202,7 @@ class Lease:
     def add_handle(self, receipt_handle: str) -> None:
         """Remember a handle under which the message was received."""
         if receipt_handle not in self.handles:
-            self.handles.append(receipt_handle)
+            self.handles = (*self.handles, receipt_handle)
 
     def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
         """Return whether its latest receive is newer than another, which has arrived late.

@@ -27,7 +27,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 
@@ -36,7 +36,7 @@ _Key = tuple[str, str]
 _MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class _StaleCall:
     """The calls for one message by one handle, with the same action and timeout.
 
@@ -47,7 +47,9 @@ class _StaleCall:
         is_spared: Whether a redelivery was already skipped because of it.
     """
 
+    handle: str
     timeout: int
+    action: Action
     open: int = 0
     answered_at: float = -math.inf
     held_until: float = -math.inf
@@ -63,17 +65,20 @@ class StaleCalls:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._by_key: OrderedDict[_Key, dict[tuple[str, int, Action], _StaleCall]] = OrderedDict()
+        # Tuples, because a message rarely has more than one call, and there are many messages.
+        self._by_key: OrderedDict[_Key, tuple[_StaleCall, ...]] = OrderedDict()
 
     def note_sent(self, call: Call) -> None:
         """Note a call that is about to be made."""
         if call.kind is not CallKind.CHANGE_VISIBILITY:
             return
         for entry in call.entries:
-            calls = self._by_key.setdefault(entry.lease.key, {})
-            self._by_key.move_to_end(entry.lease.key)
-            each = (entry.receipt_handle, entry.timeout, entry.action)
-            stale = calls.setdefault(each, _StaleCall(entry.timeout))
+            key = entry.lease.key
+            stale = self._find(entry)
+            if stale is None:
+                stale = _StaleCall(entry.receipt_handle, entry.timeout, entry.action)
+                self._by_key[key] = (*self._by_key.get(key, ()), stale)
+            self._by_key.move_to_end(key)
             stale.open += 1
             if entry.action is Action.RELEASE:
                 stale.held_until = entry.lease.expires_at
@@ -83,8 +88,7 @@ class StaleCalls:
     def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Note SQS's answers. SQS may still perform a call without an answer."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):
-            calls = self._by_key.get(entry.lease.key, {})
-            stale = calls.get((entry.receipt_handle, entry.timeout, entry.action))
+            stale = self._find(entry)
             if stale is not None and outcome is not Outcome.UNKNOWN:
                 stale.open = max(0, stale.open - 1)
                 if outcome in _MAY_HAVE_BEEN_DONE:
@@ -106,10 +110,10 @@ class StaleCalls:
 
     def releases(self, key: _Key, handle: str, since: float, arrived_at: float) -> bool:
         """Return whether a release may end the lease of a receive that has just arrived."""
-        calls = self._by_key.get(key, {})
-        for each in [each for each, stale in calls.items() if arrived_at < stale.held_until]:
+        calls = self._by_key.get(key, ())
+        if any(arrived_at < each.held_until for each in calls):
             # Only the release can have made the message visible so early.
-            del calls[each]
+            self._by_key[key] = tuple(each for each in calls if arrived_at >= each.held_until)
         return any(each.is_release for each in self._others(key, handle, since))
 
     def spare(self, key: _Key, handle: str) -> bool:
@@ -123,7 +127,14 @@ class StaleCalls:
             each.is_spared = True
         return bool(found)
 
+    def _find(self, entry: Entry) -> _StaleCall | None:
+        wanted = (entry.receipt_handle, entry.timeout, entry.action)
+        for each in self._by_key.get(entry.lease.key, ()):
+            if (each.handle, each.timeout, each.action) == wanted:
+                return each
+        return None
+
     def _others(self, key: _Key, handle: str, since: float) -> Iterator[_StaleCall]:
-        for (other, _, _), stale in self._by_key.get(key, {}).items():
-            if other != handle and (stale.open or stale.answered_at >= since):
-                yield stale
+        for each in self._by_key.get(key, ()):
+            if each.handle != handle and (each.open or each.answered_at >= since):
+                yield each

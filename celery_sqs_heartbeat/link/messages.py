@@ -125,6 +125,7 @@ def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
 
 def read_lease(terms: list[Any], goal: str, status: str, kept: dict[str, Any]) -> Lease:
     """Return the lease of such a message."""
+    kept = {**kept, "handles": tuple(kept["handles"])}
     return Lease(terms=read_terms(terms), goal=Goal(goal), status=LeaseStatus(status), **kept)
 
 

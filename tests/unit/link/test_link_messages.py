@@ -107,7 +107,7 @@ leases = st.builds(
     started_at=st.none() | seconds,
     extensions=st.integers(0, 1),
     is_exclusive=st.booleans(),
-    handles=st.lists(texts, max_size=3),
+    handles=st.lists(texts, max_size=3).map(tuple),
     has_place=st.booleans(),
 )
 

@@ -166,7 +166,7 @@ def test_an_unknown_number_is_reported_as_ended(served: Served, message: tuple[A
 def test_a_redelivery_keeps_its_number(served: Served) -> None:
     served.receive(place=3)
     served.receive(handle="m2", receives=2, place=3, receipt=ReceivedAs.REDELIVERED)
-    assert served.lease.handles == ["m", "m2"]
+    assert served.lease.handles == ("m", "m2")
     served.take("done", 1, 2)
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m2")]
@@ -211,7 +211,7 @@ def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
     assert served.lease.goal is Goal.DELETE
     served.receive(2, handle="m2", receipt=ReceivedAs.FINISHED, place=4)
     assert served.overs() == [["over", 1, 1, False]]
-    assert served.table.find(key_of("m2")) is not None or served.lease.handles == ["m2"]
+    assert served.table.find(key_of("m2")) is not None or served.lease.handles == ("m2",)
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m2")]
     assert served.overs() == [["over", 2, 1, True]]
@@ -254,7 +254,7 @@ def test_a_delayed_receive_makes_the_lease_uncertain(served: Served) -> None:
     values = astuple(receive)
     served.take("received", 1, 1, None, "lapsed", values, astuple(TERMS), False)
     assert not served.lease.is_exclusive
-    assert served.lease.handles == ["m"]
+    assert served.lease.handles == ("m",)
 
 
 @pytest.mark.parametrize("goal", [Goal.HOLD, Goal.DELETE, Goal.RELEASE])
