@@ -1,0 +1,51 @@
+"""Prints the CPU of a batch call in ms: by a keeper and by boto3, in turns.
+
+python -m benchmarks.scale.calling PORT CALLS ROUNDS
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from benchmarks.scale.adapters import TERMS, sqs_at
+from benchmarks.scale.messages import QUEUE, messages
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Lease
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+
+
+def full_call() -> Call:
+    """Return a call that extends ten leases."""
+    entries = [
+        Entry(
+            Lease(queue_url=QUEUE, message_id=message["MessageId"], terms=TERMS, held_since=0.0),
+            message["ReceiptHandle"],
+            Action.EXTEND,
+            TERMS.visibility_timeout,
+        )
+        for message, _ in messages(MAX_BATCH_ENTRIES)
+    ]
+    return Call(CallKind.CHANGE_VISIBILITY, QUEUE, tuple(entries), 0.0)
+
+
+def cpu_ms(sqs: BotoSqs, call: Call, calls: int) -> float:
+    """Make a call several times, and return the CPU of one in milliseconds."""
+    begun = time.process_time()
+    for _ in range(calls):
+        assert set(sqs.send(call)) == {Outcome.DONE}
+    return 1000 * (time.process_time() - begun) / calls
+
+
+def compare(port: int, calls: int, rounds: int) -> list[tuple[float, float]]:
+    """Return for each round the CPU of a call as a keeper makes it, and by boto3."""
+    direct, by_boto3 = sqs_at(port, by_boto3=False), sqs_at(port, by_boto3=True)
+    call = full_call()
+    for sqs in (direct, by_boto3):
+        cpu_ms(sqs, call, calls)
+    return [(cpu_ms(direct, call, calls), cpu_ms(by_boto3, call, calls)) for _ in range(rounds)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(compare(*map(int, sys.argv[1:]))))

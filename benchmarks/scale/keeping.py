@@ -1,0 +1,148 @@
+"""Keeps leases in this process for a while, and prints what that costs, as JSON.
+
+It prints "ready" once it has the leases, and begins to extend them when it reads a line.
+
+    python -m benchmarks.scale.keeping PORT LEASES SECONDS direct|boto3
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import psutil
+
+from benchmarks.scale.adapters import TERMS, sqs_at
+from benchmarks.scale.messages import QUEUE, TASK, messages
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+
+#: How often a lease is extended, in seconds.
+CYCLE = TERMS.visibility_timeout - TERMS.threshold
+#: An extension counts as late if less than this is left of the lease, in seconds.
+SAFE_SECONDS = TERMS.threshold / 2
+_WARM_UP = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a keeper has done and used.
+
+    Attributes:
+        cpu: CPU seconds of the process in the window.
+        seconds: The length of the window.
+        resident: The growth of the process for each lease, in bytes.
+        calls: How many calls it made in the window.
+        extended: How many extensions were confirmed.
+        late: How many of them when less than half of the threshold was left.
+        expired: How many leases expired.
+        least_left: The least that was left of a lease when its extension was confirmed, in seconds.
+    """
+
+    cpu: float
+    seconds: float
+    resident: float
+    calls: int
+    extended: int
+    late: int
+    expired: int
+    least_left: float
+
+
+class LateClock:
+    """A clock that stands at zero until it is started, so that no extension is due meanwhile."""
+
+    def __init__(self) -> None:
+        self._started: float | None = None
+
+    def __call__(self) -> float:
+        """Return the seconds since the start."""
+        return 0.0 if self._started is None else time.monotonic() - self._started
+
+    def start(self) -> None:
+        """Start it."""
+        self._started = time.monotonic()
+
+
+class Watch:
+    """Counts calls and events of a keeper."""
+
+    def __init__(self, sqs: BotoSqs) -> None:
+        self._sqs = sqs
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero."""
+        with self._lock:
+            self.calls = self.extended = self.late = self.expired = 0
+            self.least_left = float(TERMS.visibility_timeout)
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        """Make a call."""
+        with self._lock:
+            self.calls += 1
+        return self._sqs.send(call)
+
+    def note(self, event: Event) -> None:
+        """Count an event."""
+        with self._lock:
+            if event.kind is EventKind.LEASE_EXTENDED:
+                self.extended += 1
+                self.late += event.slack < SAFE_SECONDS
+                self.least_left = min(self.least_left, event.slack)
+            elif event.kind is EventKind.LEASE_EXPIRED:
+                self.expired += 1
+
+
+def receive(keeper: ThreadKeeper, leases: int) -> None:
+    """Begin leases whose extensions are due evenly in the next cycle."""
+    now = keeper.now()
+    for index, (message, task_id) in enumerate(messages(leases)):
+        age = CYCLE * (1 - (index + 1) / leases)
+        keeper.receive(QUEUE, message, sent_at=now - age, task=TASK, task_id=task_id)
+
+
+def keep(port: int, leases: int, seconds: float, *, by_boto3: bool) -> Kept:
+    """Keep leases for a while, and return what that cost."""
+    watch, clock = Watch(sqs_at(port, by_boto3=by_boto3)), LateClock()
+    keeper = ThreadKeeper(watch, terms=TERMS, observer=watch.note, clock=clock)
+    keeper.start()
+    process = psutil.Process()
+    gc.collect()
+    before = process.memory_info().rss
+    receive(keeper, leases)
+    gc.collect()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    memory = (process.memory_info().rss - before) / leases
+    clock.start()
+    # boto3's first calls take longer: they load what the next ones reuse.
+    time.sleep(_WARM_UP)
+    watch.reset()
+    begun, cpu = time.monotonic(), time.process_time()
+    time.sleep(seconds)
+    cpu, lasted = time.process_time() - cpu, time.monotonic() - begun
+    return Kept(
+        cpu=cpu,
+        seconds=lasted,
+        resident=memory,
+        calls=watch.calls,
+        extended=watch.extended,
+        late=watch.late,
+        expired=watch.expired,
+        least_left=watch.least_left,
+    )
+
+
+if __name__ == "__main__":
+    _port, _leases, _seconds, _path = sys.argv[1:]
+    _kept = keep(int(_port), int(_leases), float(_seconds), by_boto3=_path == "boto3")
+    print(json.dumps(asdict(_kept)), flush=True)

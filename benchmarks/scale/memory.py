@@ -1,0 +1,55 @@
+"""Prints how many bytes a book needs for each lease, after each was extended.
+
+python -m benchmarks.scale.memory LEASES
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+
+from benchmarks.scale.adapters import TERMS
+from benchmarks.scale.messages import QUEUE, TASK, messages
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Outcome
+from celery_sqs_heartbeat.leases.message import receive_of
+
+#: How often a lease is extended, in seconds.
+_CYCLE = TERMS.visibility_timeout - TERMS.threshold
+
+
+def bytes_per_lease(leases: int) -> float:
+    """Return the bytes of a book for each lease, without the texts that SQS returned."""
+    given = list(messages(leases))
+    book = LeaseBook(lambda: 0.5)
+    tracemalloc.start(1)
+    for index, (message, task_id) in enumerate(given):
+        sent_at = _CYCLE * (index + 1) / leases
+        receive = receive_of(
+            QUEUE,
+            message,
+            hidden_for=TERMS.visibility_timeout,
+            sent_at=sent_at,
+            arrived_at=sent_at,
+            task=TASK,
+            task_id=task_id,
+            max_receive_count=None,
+        )
+        book.receive(receive, terms=TERMS)
+        book.take_events()
+    _extend_all(book)
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0] / leases
+
+
+def _extend_all(book: LeaseBook) -> None:
+    now = _CYCLE
+    while (now := max(now, book.next_due(now, MAX_CALLS))) < 2 * _CYCLE:
+        for call in book.plan(now, MAX_CALLS):
+            book.apply_results(call, [Outcome.DONE] * len(call.entries), now)
+        book.take_events()
+
+
+if __name__ == "__main__":
+    print(bytes_per_lease(int(sys.argv[1])))

@@ -1,0 +1,20 @@
+"""How the keeper's cost grows with its leases, and what its calls cost beside boto3's."""
+
+from __future__ import annotations
+
+from benchmarks.frame.part import Part
+from benchmarks.scale.measuring import measure
+
+PART = Part(
+    name="scale",
+    title="How the keeper scales",
+    about=(
+        "One keeper holds 1,000, 10,000 and 100,000 leases of one queue, with a visibility timeout "
+        "of 120 s and the default threshold of 40 s: each lease is extended every 80 s, in batches "
+        "of ten. The server is another process on the same machine and confirms each call after "
+        "10 ms. For each number of leases two keepers run, all at the same time: one makes its "
+        "calls as a worker's keeper does, the other makes every call by boto3. Each keeper has its "
+        "own process, and its CPU time is that of the whole process."
+    ),
+    measure=measure,
+)
