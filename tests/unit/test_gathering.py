@@ -56,6 +56,17 @@ def test_acks_are_sent_as_soon_as_they_fill_a_batch() -> None:
     assert deleted(bench) == [5]
 
 
+def test_short_tasks_one_at_a_time_share_their_deletes() -> None:
+    bench = BookHarness()
+    sent: list[int] = []
+    for number in range(20):
+        bench.receive(f"m{number}")
+        ack(bench, number)
+        sent += deleted(bench)
+        bench.now += GATHER_SECONDS / 4
+    assert sent == [1, *[4] * 4]
+
+
 def test_a_message_of_another_queue_is_not_waited_for() -> None:
     bench = holding(1)
     bench.receive("other", queue="https://sqs/1/other")
