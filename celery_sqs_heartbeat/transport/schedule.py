@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from celery_sqs_heartbeat.transport.binding import Heartbeat
@@ -9,6 +10,7 @@ from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_room import PollRoom
+from celery_sqs_heartbeat.transport.wakeable_loop import make_wakeable
 
 #: How often to check whether a queue that waits for a prefetch slot can be polled, and the delay
 #: after a failed poll, in seconds. A polling interval, if set, replaces both.
@@ -32,6 +34,8 @@ class Schedule:
         self._heartbeat = heartbeat
         self._open = open_polls
         self._room = room
+        #: The thread of the event loop.
+        self._thread = 0
         #: The timers of the queues that wait for more prefetch slots.
         self._waiting: dict[str, Any] = {}
         #: Those that have a slot, and wait for as many as are worth a receive.
@@ -48,6 +52,7 @@ class Schedule:
 
         If it has no open poll, it will be polled when a prefetch slot is free.
         """
+        self._thread = threading.get_ident()
         self._called.discard(queue)
         if not self._kombu.is_consumed(queue) or self._heartbeat.is_ending:
             return False
@@ -102,7 +107,7 @@ class Schedule:
         for queue in tuple(self._full):
             if queue not in self._called and self._room.is_left_beside(queue):
                 self._called.add(queue)
-                self._kombu.hub.call_soon(self._kombu.poll, queue)
+                self._poll_soon(queue)
 
     def note_pause(self) -> None:
         """Without an event loop, note that no queue is polled while there is no free slot."""
@@ -121,12 +126,22 @@ class Schedule:
         return float(self._kombu.polling_interval or _LOOK_AGAIN)
 
     def _wait(self, queue: str, seconds: float) -> None:
+        make_wakeable(self._kombu.hub)
         self._waiting[queue] = self._kombu.hub.call_later(seconds, self._stop_waiting, queue)
 
     def _stop_waiting(self, queue: str) -> None:
         if timer := self._waiting.pop(queue, None):
             timer.cancel()
-            self._kombu.hub.call_soon(self._kombu.poll, queue)
+            self._poll_soon(queue)
+
+    def _poll_soon(self, queue: str) -> None:
+        hub = self._kombu.hub
+        if threading.get_ident() == self._thread:
+            # After `call_soon`, kombu's loop would first wait for an event or a timer, if this is
+            # called by a call or a timer of the loop, as acks are.
+            hub.call_later(0, self._kombu.poll, queue)
+        else:
+            hub.call_soon(self._kombu.poll, queue)
 
     def _stop_pausing(self, queue: str) -> None:
         self._pausing.discard(queue)

@@ -26,6 +26,8 @@ class FakeLoop:
     def __init__(self) -> None:
         self._soon: deque[Callable[[], object]] = deque()
         self._later: list[Timer] = []
+        self.readers: dict[Any, Callable[[], object]] = {}
+        self.writers: dict[Any, Callable[[], object]] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -36,8 +38,15 @@ class FakeLoop:
         self._soon.append(lambda: call(*args))
 
     def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Timer:
-        self._later.append(Timer(lambda: call(*args)))
-        return self._later[-1]
+        timer = Timer(lambda: call(*args))
+        if seconds:
+            self._later.append(timer)
+        else:
+            self._soon.append(timer.call)
+        return timer
+
+    def add_reader(self, file: Any, call: Callable[[], object]) -> None:
+        self.readers[file] = call
 
     def tick(self) -> None:
         """Call what is due now."""
