@@ -10,6 +10,7 @@ from benchmarks.frame.part import Part
 #: libraries are heavy.
 PARTS: dict[str, str] = {
     "extension-calls": "benchmarks.extension_calls.part",
+    "throughput": "benchmarks.throughput.part",
     "scale": "benchmarks.scale.part",
     "starvation": "benchmarks.starvation.part",
     "recovery": "benchmarks.recovery.part",

@@ -38,7 +38,7 @@ class Queue:
             the same time.
         is_endless: Whether every receive returns as many messages as it requests.
         calls: Calls by operation.
-        receives: When messages were received, in monotonic seconds, and how many.
+        receives: When receives were answered, in monotonic seconds, and with how many messages.
         deletes: When messages were deleted, and how many.
     """
 
@@ -142,6 +142,7 @@ class Queue:
     def _expire(self, receive: Receive) -> None:
         if receive in self._waiting:
             self._waiting.remove(receive)
+            self.receives.append((time.monotonic(), 0))
             receive.reply([])
 
     def _new(self, now: float) -> Message:

@@ -28,7 +28,7 @@ class Counts:
     Attributes:
         now: When they were read, in monotonic seconds.
         calls: Calls by operation.
-        receives: When messages were received, in monotonic seconds, and how many.
+        receives: When receives were answered, in monotonic seconds, and with how many messages.
         deletes: When messages were deleted, and how many.
     """
 

@@ -19,16 +19,19 @@ START = struct.Struct("dd")
 #: Longer than any benchmark, so that nothing is extended while only throughput is measured.
 VISIBILITY_TIMEOUT = 600
 
+#: How each app reaches the server.
+TRANSPORT = {
+    "region": "us-east-1",
+    "is_secure": False,
+    "visibility_timeout": VISIBILITY_TIMEOUT,
+}
+
 app = install(Celery("bench", broker=os.environ.get("CELERY_BROKER_URL")))
 app.conf.update(
     task_acks_late=True,
     task_ignore_result=True,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={
-        "region": "us-east-1",
-        "is_secure": False,
-        "visibility_timeout": VISIBILITY_TIMEOUT,
-    },
+    broker_transport_options=TRANSPORT,
     sqs_heartbeat_visibility_timeout=VISIBILITY_TIMEOUT,
 )
 app.conf.update(json.loads(os.environ.get(CONF_VARIABLE, "{}")))

@@ -13,13 +13,13 @@ from rich.console import Console
 
 from benchmarks.endless.server import EndlessServer
 from benchmarks.endless.working import NOTHING, POOLS, Kind, Setup, working
-from benchmarks.throughput.rates import measure
+from benchmarks.throughput.rates import begin, measure
 
 
 @click.command()
 @click.option("--pool", type=click.Choice([*POOLS, "solo", "eventlet"]), default="prefork")
 @click.option("--prefetch", default=4, help="The prefetch multiplier of two processes.")
-@click.option("--latency", default=0.01, help="Seconds that each call takes.", multiple=False)
+@click.option("--latency", default=0.01, help="Seconds that each call takes.")
 @click.option("--kind", type=click.Choice([each.value for each in Kind]), default="ours")
 @click.option("--seconds", default=5.0, help="How long to measure.")
 @click.option("--windows", default=1, help="How often, with the same worker.")
@@ -34,12 +34,12 @@ def main(pool: str, prefetch: int, latency: float, kind: str, seconds: float, wi
         queue = server.queue(NOTHING)
         with working(server, queue, setup, Path(folder)) as worker:
             console.print(f"worker {worker.pid}, server {server.pid}")
-            queue.fill(is_endless=True)
+            begin(queue)
             for _ in range(windows):
                 rate = measure(queue, latency, seconds)
                 console.print(f"{rate.tasks_per_second:8.1f} tasks/s")
                 for name, calls in sorted(rate.calls.items()):
-                    console.print(f"{calls:8.3f} {name} a task")
+                    console.print(f"{calls / rate.deleted:8.3f} {name} a task")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from benchmarks.endless.server import BenchQueue
 from benchmarks.throughput.windows import tasks_per_second
+from tests.support.waiting import wait_until
 
-#: How long the answers of the former latency are waited for, beyond that latency, in seconds.
-_SETTLE_SECONDS = 0.3
-#: How much longer a window may become until it has two receives with messages, in seconds.
-_PATIENCE = 10.0
+#: How long a new latency is given to be in force everywhere, beyond two calls, in seconds.
+_SETTLE_SECONDS = 0.1
+#: How much longer a window may become until it has a whole cycle of receiving, in seconds.
+_PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +22,40 @@ class Rate:
 
     Attributes:
         tasks_per_second: Messages deleted per second.
-        calls: Calls per deleted message, by operation.
+        deleted: Messages deleted in the window.
+        calls: Calls in the window, by operation.
     """
 
     tasks_per_second: float
-    calls: Mapping[str, float]
+    deleted: int
+    calls: Mapping[str, int]
+
+
+def begin(queue: BenchQueue) -> None:
+    """Fill a queue without end, and wait until its worker deletes."""
+    queue.fill(is_endless=True)
+    wait_until(lambda: queue.counts().deleted)
 
 
 def measure(queue: BenchQueue, latency: float, seconds: float) -> Rate:
     """Change the latency, wait until it is in force, and return the rate of the next seconds.
 
+    The window becomes longer if the worker has not deleted a message by its end, or has received
+    only once.
+
     Raises:
         ValueError: The worker hardly receives.
     """
     queue.set_latency(latency)
-    time.sleep(_SETTLE_SECONDS + latency)
+    time.sleep(_SETTLE_SECONDS + 2 * latency)
     queue.forget()
     deadline = time.monotonic() + seconds + _PATIENCE
     time.sleep(seconds)
     while True:
         counts = queue.counts(events=True)
-        received = [at for at, count in counts.receives if count]
-        if len(received) > 1 or time.monotonic() > deadline:
-            break
+        rate = tasks_per_second(counts.receives, counts.deletes)
+        if rate:
+            return Rate(rate, counts.deleted, counts.calls)
+        if time.monotonic() > deadline:
+            raise ValueError(f"no rate after {seconds + _PATIENCE:g} s: {counts.calls}")
         time.sleep(0.05)
-    rate = tasks_per_second(counts.receives, counts.deletes)
-    return Rate(rate, {name: count / counts.deleted for name, count in counts.calls.items()})

@@ -7,6 +7,7 @@ import pytest
 #: These tests depend on neither, except for the workers they run. And a poll of kombu 5.5 blocks
 #: its event loop, so it can't be watched from there, or given up.
 APART = {
+    "test_bench_server.py",
     "test_keeper_environment.py",
     "test_keeper_life.py",
     "test_keeper_process.py",

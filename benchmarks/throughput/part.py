@@ -1,0 +1,56 @@
+"""The part `throughput`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.endless.server import EndlessServer
+from benchmarks.frame.part import Findings, Part, Size
+from benchmarks.throughput import grid
+from benchmarks.throughput.idle import measure_idle
+from benchmarks.throughput.plan import plan_of
+from benchmarks.throughput.starts import measure_starts
+
+_ABOUT = """\
+Tasks per second of a worker with `--heartbeat-sqs` beside a stock one, when each call to SQS takes
+0 to 50 ms. Both run two processes (or threads, or greenlets) and `task_acks_late`, and their tasks
+do nothing. The prefetch multiplier is 1, 4 (Celery's default) or 50, so a worker holds 2, 8 or 100
+messages. The server never runs out of messages, and serves over 20,000 a second, so the worker is
+the limit. Workers take turns, and each one lives for all latencies of a round."""
+
+_NOTES = [
+    """\
+A stock worker with all prefetch slots in use waits for kombu's polling interval, which is 1 s,
+before it looks again, even if tasks have ended meanwhile. It deletes each message by a call of its
+own, during which its event loop does nothing else. Ours polls as soon as a slot is free, and
+deletes in batches beside the event loop.""",
+    """\
+The time from send to start includes that of the receive's answer.""",
+    """\
+This does not show tasks that do something: if tasks take longer than what a worker does for each
+of their messages, both kinds of worker are as fast as their tasks. SQS itself often returns fewer
+than ten messages per receive, and its calls do not all take the same time. Workers with threads and
+gevent are measured once, those with prefork twice. All rates depend on the machine, which the
+server shares with the worker.""",
+]
+
+
+def _measure(size: Size) -> Findings:
+    plan = plan_of(size)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with EndlessServer(folder / "server.log") as server:
+            measured = grid.measure_grid(server, plan, folder)
+            starts = measure_starts(server, plan.paced, folder)
+            idle = measure_idle(server, plan.idle, folder)
+    rates = [grid.rate_table(measured, pool) for pool in plan.latencies]
+    return Findings(
+        tables=[*rates, grid.call_table(measured), starts, idle],
+        ratios=grid.ratios(measured),
+        pictures=[grid.picture(measured)],
+        notes=_NOTES,
+    )
+
+
+PART = Part("throughput", "Throughput", _ABOUT, _measure)

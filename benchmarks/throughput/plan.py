@@ -1,0 +1,67 @@
+"""What the part `throughput` measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.endless.working import Kind, Setup
+from benchmarks.frame.part import Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The cells, and how long each is measured.
+
+    Attributes:
+        latencies: The latencies of each pool, in seconds.
+        prefetches: Prefetch multipliers.
+        rounds: How many workers of each kind are measured, by pool.
+        windows: Seconds of one window, by kind.
+        paced: Seconds of messages at a moderate pace.
+        idle: Seconds of an empty queue.
+    """
+
+    latencies: Mapping[str, Sequence[float]]
+    prefetches: Sequence[int]
+    rounds: Mapping[str, int]
+    windows: Mapping[Kind, float]
+    paced: float
+    idle: float
+
+    def lives(self) -> Iterator[Setup]:
+        """Return the workers to measure, stock and ours in turns."""
+        for pool in self.latencies:
+            for prefetch in self.prefetches:
+                for _ in range(self.rounds[pool]):
+                    for kind in Kind:
+                        yield Setup(kind=kind, pool=pool, prefetch=prefetch)
+
+
+#: A worker lives for all latencies of a round. What a stock worker does repeats each second, so
+#: its windows are longer.
+_FULL = Plan(
+    latencies={
+        "prefork": (0.0, 0.005, 0.01, 0.02, 0.05),
+        "threads": (0.0, 0.01, 0.05),
+        "gevent": (0.0, 0.01, 0.05),
+    },
+    prefetches=(1, 4, 50),
+    rounds={"prefork": 2, "threads": 1, "gevent": 1},
+    windows={Kind.STOCK: 1.5, Kind.OURS: 1.0},
+    paced=5.0,
+    idle=10.0,
+)
+_TINY = Plan(
+    latencies={"prefork": (0.0, 0.01)},
+    prefetches=(4,),
+    rounds={"prefork": 1},
+    windows={Kind.STOCK: 0.2, Kind.OURS: 0.2},
+    paced=0.5,
+    idle=2.2,
+)
+
+
+def plan_of(size: Size) -> Plan:
+    """Return what to measure."""
+    return _FULL if size is Size.FULL else _TINY
