@@ -11,6 +11,7 @@ from benchmarks.frame.part import Part
 PARTS: dict[str, str] = {
     "extension-calls": "benchmarks.extension_calls.part",
     "throughput": "benchmarks.throughput.part",
+    "overhead": "benchmarks.overhead.part",
     "scale": "benchmarks.scale.part",
     "starvation": "benchmarks.starvation.part",
     "recovery": "benchmarks.recovery.part",

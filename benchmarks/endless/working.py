@@ -34,15 +34,16 @@ class Setup:
         prefetch: The prefetch multiplier. Two processes, threads or greenlets run tasks, so the
             prefetch count is twice as much.
         conf: Further settings of its app.
-        cwd: The checkout that it runs.
+        checkout: The checkout of this project that it runs.
         fresh: Whether it imports Celery itself, rather than being forked from a process that did.
+            Workers of another checkout, and those of green pools, always do.
     """
 
     kind: Kind
     pool: str = "prefork"
     prefetch: int = 4
     conf: Mapping[str, Any] = field(default_factory=dict)
-    cwd: Path = ROOT
+    checkout: Path = ROOT
     fresh: bool = False
 
     @property
@@ -63,18 +64,20 @@ def working(
     Args:
         folder: For its log, and for the times of `timed` tasks (`starts_of`).
     """
+    is_other = setup.checkout != ROOT
     worker = launch(
         queue.name,
         app="benchmarks.endless.tasks",
         args=["-Q", queue.name, *setup.args],
         env={
+            "PYTHONPATH": str(setup.checkout),
             "CELERY_BROKER_URL": server.broker_url,
             CONF_VARIABLE: json.dumps(dict(setup.conf)),
             STARTS_VARIABLE: str(starts_of(queue, folder)),
         },
         log_dir=folder,
-        cwd=setup.cwd,
-        fresh=setup.fresh,
+        cwd=_only_benchmarks(folder) if is_other else ROOT,
+        fresh=setup.fresh or is_other,
     )
     try:
         wait_until(lambda: _is_polling(queue, worker), tell=worker.logs)
@@ -86,6 +89,19 @@ def working(
 def starts_of(queue: BenchQueue, folder: Path) -> Path:
     """Return the file with the times of a queue's `timed` tasks."""
     return folder / f"{queue.name}.starts"
+
+
+def _only_benchmarks(folder: Path) -> Path:
+    """Return a folder from which these benchmarks can be imported, and nothing else.
+
+    A worker finds the rest in its own checkout, which may be older than the benchmarks.
+    """
+    place = folder / "only-benchmarks"
+    place.mkdir(exist_ok=True)
+    link = place / "benchmarks"
+    if not link.exists():
+        link.symlink_to(ROOT / "benchmarks")
+    return place
 
 
 def _is_polling(queue: BenchQueue, worker: ProcessWorker) -> bool:

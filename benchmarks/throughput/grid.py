@@ -46,7 +46,7 @@ def measure_grid(server: EndlessServer, plan: Plan, folder: Path) -> Grid:
             begin(queue)
             for latency in plan.latencies[setup.pool]:
                 cell = Cell(setup.pool, setup.prefetch, latency, setup.kind)
-                grid[cell].append(measure(queue, latency, plan.windows[setup.kind]))
+                grid[cell].append(measure(queue, latency, plan.window))
     return grid
 
 

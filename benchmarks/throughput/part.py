@@ -20,19 +20,16 @@ messages. The server never runs out of messages, and serves over 20,000 a second
 the limit. Workers take turns, and each one lives for all latencies of a round."""
 
 _NOTES = [
-    """\
-A stock worker with all prefetch slots in use waits for kombu's polling interval, which is 1 s,
-before it looks again, even if tasks have ended meanwhile. It deletes each message by a call of its
-own, during which its event loop does nothing else. Ours polls as soon as a slot is free, and
-deletes in batches beside the event loop.""",
-    """\
-The time from send to start includes that of the receive's answer.""",
-    """\
-This does not show tasks that do something: if tasks take longer than what a worker does for each
-of their messages, both kinds of worker are as fast as their tasks. SQS itself often returns fewer
-than ten messages per receive, and its calls do not all take the same time. Workers with threads and
-gevent are measured once, those with prefork twice. All rates depend on the machine, which the
-server shares with the worker.""",
+    "A stock worker with all prefetch slots in use waits for kombu's polling interval, which is "
+    "1 s, before it looks again, even if tasks have ended meanwhile. It deletes each message by a "
+    "call of its own, during which its event loop does nothing else. Ours polls as soon as a slot "
+    "is free, and deletes in batches beside the event loop.",
+    "The time from send to start includes that of the receive's answer.",
+    "This does not show tasks that do something: if tasks take longer than what a worker does for "
+    "each of their messages, both kinds of worker are as fast as their tasks. SQS itself often "
+    "returns fewer than ten messages per receive, and its calls do not all take the same time. "
+    "Workers with threads and gevent are measured once, those with prefork twice. All rates depend "
+    "on the machine, which the server shares with the worker.",
 ]
 
 

@@ -1,0 +1,1 @@
+"""What the heartbeat costs a worker: CPU, memory, and tasks per second."""
