@@ -7,10 +7,12 @@ from pathlib import Path
 
 from benchmarks.endless.server import EndlessServer
 from benchmarks.frame.part import Findings, Part, Size
-from benchmarks.throughput import grid
+from benchmarks.throughput.grid import measure_grid
 from benchmarks.throughput.idle import measure_idle
+from benchmarks.throughput.picture import draw
 from benchmarks.throughput.plan import plan_of
 from benchmarks.throughput.starts import measure_starts
+from benchmarks.throughput.tables import call_table, rate_table, ratios_of
 
 _ABOUT = """\
 Tasks per second of a worker with `--heartbeat-sqs` beside a stock one, when each call to SQS takes
@@ -38,14 +40,14 @@ def _measure(size: Size) -> Findings:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with EndlessServer(folder / "server.log") as server:
-            measured = grid.measure_grid(server, plan, folder)
+            grid = measure_grid(server, plan, folder)
             starts = measure_starts(server, plan.paced, folder)
             idle = measure_idle(server, plan.idle, folder)
-    rates = [grid.rate_table(measured, pool) for pool in plan.latencies]
+    rates = [rate_table(grid, pool) for pool in plan.latencies]
     return Findings(
-        tables=[*rates, grid.call_table(measured), starts, idle],
-        ratios=grid.ratios(measured),
-        pictures=[grid.picture(measured)],
+        tables=[*rates, call_table(grid), starts, idle],
+        ratios=ratios_of(grid),
+        pictures=[draw(grid)],
         notes=_NOTES,
     )
 

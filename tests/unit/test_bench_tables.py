@@ -1,0 +1,96 @@
+"""What the parts of the benchmarks make of their measurements."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.endless.working import Kind
+from benchmarks.frame.part import Size
+from benchmarks.overhead.cost import Cost
+from benchmarks.overhead.tables import cost_table, memory_table
+from benchmarks.overhead.tables import ratios_of as overhead_ratios_of
+from benchmarks.overhead.usage import Usage
+from benchmarks.overhead.variants import BATCHED, INLINE, JOURNAL, STOCK
+from benchmarks.throughput.grid import Cell
+from benchmarks.throughput.plan import plan_of
+from benchmarks.throughput.rates import Rate
+from benchmarks.throughput.tables import call_table, rate_table, ratios_of
+
+
+def rate(tasks_per_second: float, receives: int = 0) -> Rate:
+    return Rate(tasks_per_second, 100, {"ReceiveMessage": receives, "DeleteMessageBatch": 10})
+
+
+def cell(kind: Kind, pool: str = "prefork", latency: float = 0.01, prefetch: int = 4) -> Cell:
+    return Cell(pool, prefetch, latency, kind)
+
+
+@pytest.mark.parametrize("size", Size)
+def test_stock_workers_and_ours_take_turns(size: Size) -> None:
+    kinds = [setup.kind for setup in plan_of(size).lives()]
+    assert kinds
+    assert all(before is not after for before, after in pairwise(kinds))
+
+
+def test_each_round_has_a_ratio_of_our_rate_to_the_stock_rate() -> None:
+    grid = {cell(Kind.STOCK): [rate(2), rate(4)], cell(Kind.OURS): [rate(20), rate(20)]}
+    assert ratios_of(grid) == {"prefork, prefetch 4, 10 ms": [10, 5]}
+
+
+def test_of_other_pools_one_ratio_is_kept() -> None:
+    grid = {
+        cell(kind, "threads", latency): [rate(1)] for kind in Kind for latency in (0.0, 0.01, 0.02)
+    }
+    assert list(ratios_of(grid)) == ["threads, prefetch 4, 10 ms"]
+
+
+def test_rates_are_shown_by_latency_with_the_stock_worker_first() -> None:
+    grid = {cell(Kind.OURS): [rate(20)], cell(Kind.STOCK): [rate(2)]}
+    table = rate_table(grid, "prefork")
+    assert list(table.columns) == ["a call", "stock, prefetch 4", "ours, prefetch 4"]
+    assert [list(row) for row in table.rows] == [["10 ms", "2.00", "20.0"]]
+
+
+def test_calls_are_shown_per_task_and_together() -> None:
+    table = call_table({cell(Kind.OURS): [rate(20, receives=20), rate(20, receives=40)]})
+    assert list(table.rows[0]) == ["ours, prefetch 4", "0.300", "0", "0.100", "0", "0.400"]
+
+
+def cost(consumer_cpu: float, *, tasks_per_second: float = 100, memory: float = 10) -> Cost:
+    start, end = (
+        Usage(
+            consumer_cpu=1 + cpu,
+            worker_cpu=1 + cpu,
+            keeper_cpu=cpu,
+            worker_memory=memory,
+            keeper_memory=memory,
+        )
+        for cpu in (0.0, consumer_cpu)
+    )
+    return Cost(1_000, tasks_per_second, start, end)
+
+
+COSTS = {
+    STOCK: [cost(1, tasks_per_second=100)],
+    INLINE: [cost(1.5, tasks_per_second=90)],
+    BATCHED: [cost(0.5, tasks_per_second=300)],
+    JOURNAL: [cost(0.5, tasks_per_second=150)],
+}
+
+
+def test_the_cost_of_leases_is_what_inline_acks_take_more_than_a_stock_worker() -> None:
+    rows = {row[0]: row[1:] for row in cost_table(COSTS, 0.01).rows}
+    assert rows[INLINE] == ["90.0", "1,500", "3,000", "500"]
+    assert rows[BATCHED] == ["300", "500", "1,000", ""]
+
+
+def test_the_journal_is_compared_with_the_same_worker_without_one() -> None:
+    memory = {STOCK: [cost(1)], BATCHED: [cost(1, memory=15)]}
+    ratios = overhead_ratios_of({0.0: COSTS}, memory)
+    assert ratios["tasks/s, with to without a journal"] == [0.5]
+    assert ratios["tasks/s, inline to stock, 0 ms a call"] == [0.9]
+    assert ratios["consumer's CPU, inline to stock, 0 ms a call"] == [pytest.approx(1.5)]
+    assert ratios["memory, batched to stock"] == [1.5]
+    assert list(memory_table(memory).rows[0]) == [STOCK, "10.0", "10.0", "20.0", "1.00", "0"]
