@@ -118,6 +118,7 @@ class Queue:
             "received": sum(count for _, count in self.receives),
             "deleted": sum(count for _, count in self.deletes),
             "in_flight": self.in_flight,
+            "visible": self.size,
         }
 
     def _serve(self) -> None:

@@ -30,6 +30,8 @@ class Counts:
         calls: Calls by operation.
         receives: When receives were answered, in monotonic seconds, and with how many messages.
         deletes: When messages were deleted, and how many.
+        in_flight: Messages that are received now, and neither deleted nor released.
+        visible: Messages that wait to be received now.
     """
 
     now: float
@@ -37,6 +39,7 @@ class Counts:
     received: int
     deleted: int
     in_flight: int
+    visible: int
     receives: Events = ()
     deletes: Events = ()
 
