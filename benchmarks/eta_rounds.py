@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cost import Usage
 from benchmarks.eta_sending import send
+from benchmarks.overhead.usage import Usage
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer
 from tests.support.waiting import wait_until
@@ -137,5 +137,5 @@ class EtaBench:
 
 def memory(worker: ProcessWorker) -> float:
     """Return the memory of a worker's processes, in MiB."""
-    usage = Usage.of(worker)
+    usage = Usage.of(worker.pid)
     return usage.worker_memory + usage.keeper_memory

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from datetime import datetime
 from typing import Any
 
-from celery import Task
+from celery import Celery, Task
 
-from benchmarks.throughput import app
+from celery_sqs_heartbeat import install
 
-# Keeps kombu's default `wait_time_seconds`, 10 s.
-app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
+app = install(Celery("etas", broker=os.environ.get("CELERY_BROKER_URL")))
+app.conf.update(
+    task_acks_late=True,
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"region": "us-east-1", "is_secure": False},
+)
+app.conf.update(json.loads(os.environ.get("BENCH_CONF", "{}")))
 
 
 @app.task(bind=True)
