@@ -1,4 +1,4 @@
-"""An event loop without anything to read, which other threads can wake all the same."""
+"""An event loop that other threads can wake, although it has nothing to read."""
 
 from __future__ import annotations
 
