@@ -2,7 +2,7 @@
 
 It prints "ready" once it has the leases, and begins to extend them when it reads a line.
 
-    python -m benchmarks.scale.keeping PORT LEASES SECONDS direct|boto3
+    python -m benchmarks.scale.keeping PORT LEASES SECONDS ROUNDS direct|boto3
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WARM_UP = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What a keeper has done and used.
+    """What a keeper has done and used in one round.
 
     Attributes:
-        cpu: CPU seconds of the process in the window.
-        seconds: The length of the window.
+        cpu: CPU seconds of the process in the round.
+        seconds: The length of the round.
         resident: The growth of the process for each lease, in bytes.
-        calls: How many calls it made in the window.
+        calls: How many calls it made in the round.
         extended: How many extensions were confirmed.
         late: How many of them when less than half of the threshold was left.
         expired: How many leases expired.
@@ -110,8 +110,8 @@ def receive(keeper: ThreadKeeper, leases: int) -> None:
         keeper.receive(QUEUE, message, sent_at=now - age, task=TASK, task_id=task_id)
 
 
-def keep(port: int, leases: int, seconds: float, *, by_boto3: bool) -> Kept:
-    """Keep leases for a while, and return what that cost."""
+def keep(port: int, leases: int, seconds: float, rounds: int, *, by_boto3: bool) -> list[Kept]:
+    """Keep leases for some rounds, and return what each cost."""
     watch, clock = Watch(sqs_at(port, by_boto3=by_boto3)), LateClock()
     keeper = ThreadKeeper(watch, terms=TERMS, observer=watch.note, clock=clock)
     keeper.start()
@@ -126,6 +126,10 @@ def keep(port: int, leases: int, seconds: float, *, by_boto3: bool) -> Kept:
     clock.start()
     # boto3's first calls take longer: they load what the next ones reuse.
     time.sleep(_WARM_UP)
+    return [_window(watch, memory, seconds) for _ in range(rounds)]
+
+
+def _window(watch: Watch, resident: float, seconds: float) -> Kept:
     watch.reset()
     begun, cpu = time.monotonic(), time.process_time()
     time.sleep(seconds)
@@ -133,7 +137,7 @@ def keep(port: int, leases: int, seconds: float, *, by_boto3: bool) -> Kept:
     return Kept(
         cpu=cpu,
         seconds=lasted,
-        resident=memory,
+        resident=resident,
         calls=watch.calls,
         extended=watch.extended,
         late=watch.late,
@@ -143,6 +147,6 @@ def keep(port: int, leases: int, seconds: float, *, by_boto3: bool) -> Kept:
 
 
 if __name__ == "__main__":
-    _port, _leases, _seconds, _path = sys.argv[1:]
-    _kept = keep(int(_port), int(_leases), float(_seconds), by_boto3=_path == "boto3")
-    print(json.dumps(asdict(_kept)), flush=True)
+    _port, _leases, _seconds, _rounds, _path = sys.argv[1:]
+    _kept = keep(int(_port), int(_leases), float(_seconds), int(_rounds), by_boto3=_path == "boto3")
+    print(json.dumps([asdict(each) for each in _kept]), flush=True)

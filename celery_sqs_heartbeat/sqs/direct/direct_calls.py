@@ -106,7 +106,5 @@ def _send(client: Any, operation: str, pattern: RequestPattern, params: Mapping[
     responses = client.meta.events.emit(f"before-send.sqs.{operation}", request=request)
     response = next((each for _, each in responses if each is not None), None)
     if response is None:
-        # urllib3 copies the headers, and the copy of botocore's dict would cost half a signature.
-        request.headers = dict(request.headers.items())
-        response = pattern.http_session.send(request)
-    return read_response(response, client.meta.service_model.operation_model(operation))
+        response = pattern.http_session.send(request.sent())
+    return read_response(response, lambda: client.meta.service_model.operation_model(operation))

@@ -14,8 +14,8 @@ from celery_sqs_heartbeat.sqs.direct.watching import Watched
 
 #: Headers with the same value in each request.
 _SAME = frozenset({"content-type", "user-agent", "x-amz-target", "x-amzn-query-mode"})
-#: A random id, which SQS ignores.
-_RANDOM = "amz-sdk-invocation-id"
+#: How the names of the headers begin in which boto3 counts its retries. SQS ignores them.
+_RETRIES = "amz-sdk-"
 
 
 class NoPattern(Exception):
@@ -64,15 +64,13 @@ def _signing_of(watched: Watched, headers: Mapping[str, str], same: Mapping[str,
     asked, request = watched.signing, watched.request
     if "request_signer" not in asked:
         raise NoPattern("it is not signed by boto3's signer")
-    context = asked["request"].context.get("signing") or {}
-    options = {
-        "signing_name": context.get("signing_name") or asked["signing_name"],
-        "region_name": context.get("region") or asked["region_name"],
-        "signature_version": asked["signature_version"],
-    }
-    if not isinstance(options["signature_version"], str):
+    version = asked["signature_version"]
+    if not isinstance(version, str):
         raise NoPattern("it is not signed")
-    auth = asked["request_signer"].get_auth_instance(**options)
+    context = asked["request"].context.get("signing") or {}
+    service = context.get("signing_name") or asked["signing_name"]
+    region = context.get("region") or asked["region_name"]
+    auth = asked["request_signer"].get_auth_instance(service, region, version)
     if type(auth) is not SigV4Auth:
         raise NoPattern(f"it is signed by {type(auth).__name__}")
     changing = ("X-Amz-Date", "X-Amz-Security-Token")
@@ -80,7 +78,9 @@ def _signing_of(watched: Watched, headers: Mapping[str, str], same: Mapping[str,
     unsigned = AWSRequest(request.method, request.url, signed, request.body)
     return Signing(
         signer=asked["request_signer"],
-        options=options,
+        service=service,
+        region=region,
+        version=version,
         canonical=auth.canonical_request(unsigned).rpartition("\n")[0],
         signed_at=signed.get("X-Amz-Date", ""),
         token=signed.get("X-Amz-Security-Token"),
@@ -96,8 +96,8 @@ def _texts(request: AWSPreparedRequest) -> dict[str, str]:
 
 
 def _names_of_differences(ours: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    def values(headers: Mapping[str, str]) -> dict[str, str]:
-        lower = {name.lower(): value for name, value in headers.items()}
-        return {name: "" if name == _RANDOM else value for name, value in lower.items()}
+    def values(headers: Mapping[str, str]) -> set[tuple[str, str]]:
+        lower = {(name.lower(), value) for name, value in headers.items()}
+        return {each for each in lower if not each[0].startswith(_RETRIES)}
 
-    return sorted({name for name, _ in values(ours).items() ^ values(others).items()})
+    return sorted({name for name, _ in values(ours) ^ values(others)})

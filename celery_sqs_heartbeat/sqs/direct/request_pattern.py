@@ -2,42 +2,68 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
+from hashlib import sha256
 from typing import Any
-from uuid import uuid4
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
 #: The format of the time in a signed request (AWS General Reference, "Signature Version 4").
 _TIMESTAMP = "%Y%m%dT%H%M%SZ"
-#: What boto3 sends of its retries: the keeper repeats calls itself.
-FIRST_ATTEMPT = "attempt=1"
 
 
 class PatternChanged(Exception):
     """boto3 would sign this request in another way. Nothing was sent."""
 
 
+class DirectRequest(AWSPreparedRequest):
+    """A request for handlers of `before-send`, which rarely read the headers.
+
+    botocore's dictionary of headers costs more CPU than the signature, so it is only made for them.
+    """
+
+    def __init__(self, url: str, headers: dict[str, str], body: bytes) -> None:
+        super().__init__("POST", url, None, body, False)
+        self._plain = headers
+        self._headers: HeadersDict | None = None
+
+    @property
+    def headers(self) -> HeadersDict:
+        """The headers, whose names may be in any case."""
+        if self._headers is None:
+            self._headers = HeadersDict(self._plain)
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: HeadersDict | None) -> None:
+        self._headers = headers
+
+    def sent(self) -> AWSPreparedRequest:
+        """Return the request for botocore's HTTP session."""
+        headers = self._plain if self._headers is None else dict(self._headers.items())
+        return AWSPreparedRequest("POST", self.url, headers, self.body, False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Signing:
-    """How the requests of a client are signed.
+    """How the requests of a client are signed, in Signature Version 4.
 
     Attributes:
         signer: The client's own signer, which holds its credentials and renews them.
-        options: How the signer is asked for SigV4's implementation: service, region, version.
-        canonical: SigV4's canonical request, without its last line, the hash of the body.
+        canonical: The canonical request, without its last line, the hash of the body.
         signed_at: The time in `canonical`.
         token: The session token in `canonical`; None if the credentials have none.
         signed_headers: The names of the signed headers.
     """
 
     signer: Any
-    options: Mapping[str, Any]
+    service: str
+    region: str
+    version: str
     canonical: str
     signed_at: str
     token: str | None
@@ -50,23 +76,32 @@ class Signing:
             PatternChanged: The signer signs in another way now.
             BotoCoreError: The credentials can't be renewed.
         """
-        auth = self.signer.get_auth_instance(**self.options)
-        token = getattr(auth.credentials, "token", None)
-        if type(auth) is not SigV4Auth or not auth.credentials or bool(token) != bool(self.token):
+        auth = self.signer.get_auth_instance(self.service, self.region, self.version)
+        credentials = auth.credentials
+        if type(auth) is not SigV4Auth or credentials is None:
             raise PatternChanged
-        moment = SimpleNamespace(context={"timestamp": timestamp})
+        token = credentials.token or None
+        if (token is None) is not (self.token is None):
+            raise PatternChanged
         text = self.canonical.replace(self.signed_at, timestamp)
         if self.token and token:
             text = text.replace(self.token, token)
-        text = auth.string_to_sign(moment, f"{text}\n{hashlib.sha256(body).hexdigest()}")
-        return {
+        text = f"{text}\n{sha256(body).hexdigest()}"
+        scope = (timestamp[:8], self.region, self.service, "aws4_request")
+        text = "\n".join(
+            ("AWS4-HMAC-SHA256", timestamp, "/".join(scope), sha256(text.encode()).hexdigest())
+        )
+        key = f"AWS4{credentials.secret_key}".encode()
+        for part in (*scope, text):
+            key = hmac.digest(key, part.encode(), "sha256")
+        signed = {
             "X-Amz-Date": timestamp,
-            **({"X-Amz-Security-Token": token} if token else {}),
             "Authorization": (
-                f"AWS4-HMAC-SHA256 Credential={auth.scope(moment)}, "
-                f"SignedHeaders={self.signed_headers}, Signature={auth.signature(text, moment)}"
+                f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{'/'.join(scope)}, "
+                f"SignedHeaders={self.signed_headers}, Signature={key.hex()}"
             ),
         }
+        return signed if token is None else {**signed, "X-Amz-Security-Token": token}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -83,11 +118,11 @@ class RequestPattern:
     signing: Signing
     http_session: Any
 
-    def request(self, body: bytes, timestamp: str | None = None) -> AWSPreparedRequest:
+    def request(self, body: bytes, timestamp: str | None = None) -> DirectRequest:
         """Return a signed request that is ready to be sent.
 
         Args:
-            timestamp: When it is signed, in SigV4's format; None for now.
+            timestamp: When it is signed, in the format of the signature; None for now.
 
         Raises:
             PatternChanged: boto3 would sign this request in another way.
@@ -95,13 +130,9 @@ class RequestPattern:
         """
         if timestamp is None:
             timestamp = time.strftime(_TIMESTAMP, time.gmtime())
-        headers = HeadersDict(
-            {
-                **self.headers,
-                **self.signing.headers(body, timestamp),
-                "amz-sdk-invocation-id": str(uuid4()),
-                "amz-sdk-request": FIRST_ATTEMPT,
-                "Content-Length": str(len(body)),
-            }
-        )
-        return AWSPreparedRequest("POST", self.url, headers, body, False)
+        headers = {
+            **self.headers,
+            **self.signing.headers(body, timestamp),
+            "Content-Length": str(len(body)),
+        }
+        return DirectRequest(self.url, headers, body)

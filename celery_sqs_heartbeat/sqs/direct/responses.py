@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from botocore.endpoint import convert_to_response_dict
@@ -13,7 +14,7 @@ from botocore.parsers import create_parser
 _PROTOCOL = "json"
 
 
-def read_response(response: Any, operation: Any) -> Any:
+def read_response(response: Any, find_operation: Callable[[], Any]) -> Any:
     """Return the answer to a batch call.
 
     An answer that confirms entries and nothing else is read here. boto3's parser, which takes
@@ -21,7 +22,7 @@ def read_response(response: Any, operation: Any) -> Any:
 
     Args:
         response: botocore's response.
-        operation: botocore's model of the operation.
+        find_operation: Returns botocore's model of the operation.
 
     Raises:
         ClientError: SQS refused the call.
@@ -29,6 +30,7 @@ def read_response(response: Any, operation: Any) -> Any:
     """
     if response.status_code == 200 and (answer := _successes(response.content)) is not None:
         return answer
+    operation = find_operation()
     parsed = create_parser(_PROTOCOL).parse(
         convert_to_response_dict(response, operation), operation.output_shape
     )
