@@ -59,11 +59,15 @@ def load(path: Path) -> Ratios:
 def keep(path: Path, before: Ratios, now: Ratios, part: str) -> None:
     """Replace the kept ratios of a part."""
     kept = {name: each for name, each in before.items() if not name.startswith(f"{part}: ")}
-    rounded = {
-        name: {key: round(value, 4) for key, value in asdict(each).items()}
+    lines = [
+        f" {json.dumps(name)}: {json.dumps(_rounded(each))}"
         for name, each in sorted({**kept, **now}.items())
-    }
-    path.write_text(json.dumps(rounded, indent=1) + "\n")
+    ]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _rounded(spread: Spread) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in asdict(spread).items()}
 
 
 def _is_outside(one: Spread, other: Spread) -> bool:
