@@ -13,7 +13,9 @@ from celery_sqs_heartbeat.sqs.direct.request_pattern import PatternChanged, Requ
 from celery_sqs_heartbeat.sqs.direct.watching import Watched
 
 #: Headers with the same value in each request.
-_SAME = frozenset({"content-type", "user-agent", "x-amz-target", "x-amzn-query-mode"})
+_SAME = frozenset(
+    {"content-type", "user-agent", "x-amz-security-token", "x-amz-target", "x-amzn-query-mode"}
+)
 #: How the names of the headers begin in which boto3 counts its retries. SQS ignores them.
 _RETRIES = "amz-sdk-"
 
@@ -73,17 +75,17 @@ def _signing_of(watched: Watched, headers: Mapping[str, str], same: Mapping[str,
     auth = asked["request_signer"].get_auth_instance(service, region, version)
     if type(auth) is not SigV4Auth:
         raise NoPattern(f"it is signed by {type(auth).__name__}")
-    changing = ("X-Amz-Date", "X-Amz-Security-Token")
-    signed = {**same, **{name: headers[name] for name in changing if name in headers}}
+    signed_at = headers.get("X-Amz-Date", "")
+    signed = {**same, "X-Amz-Date": signed_at}
     unsigned = AWSRequest(request.method, request.url, signed, request.body)
     return Signing(
         signer=asked["request_signer"],
+        credentials=auth.credentials,
         service=service,
         region=region,
         version=version,
         canonical=auth.canonical_request(unsigned).rpartition("\n")[0],
-        signed_at=signed.get("X-Amz-Date", ""),
-        token=signed.get("X-Amz-Security-Token"),
+        signed_at=signed_at,
         signed_headers=auth.signed_headers(auth.headers_to_sign(unsigned)),
     )
 

@@ -54,39 +54,34 @@ class Signing:
 
     Attributes:
         signer: The client's own signer, which holds its credentials and renews them.
+        credentials: Those of the pattern. boto3 may send other headers, or to another URL, with
+            others.
         canonical: The canonical request, without its last line, the hash of the body.
         signed_at: The time in `canonical`.
-        token: The session token in `canonical`; None if the credentials have none.
         signed_headers: The names of the signed headers.
     """
 
     signer: Any
+    credentials: Any
     service: str
     region: str
     version: str
     canonical: str
     signed_at: str
-    token: str | None
     signed_headers: str
 
     def headers(self, body: bytes, timestamp: str) -> dict[str, str]:
-        """Return the headers that sign a request.
+        """Return the headers that sign a request, except the session token.
 
         Raises:
-            PatternChanged: The signer signs in another way now.
+            PatternChanged: The credentials were renewed, or the signer signs in another way.
             BotoCoreError: The credentials can't be renewed.
         """
         auth = self.signer.get_auth_instance(self.service, self.region, self.version)
         credentials = auth.credentials
-        if type(auth) is not SigV4Auth or credentials is None:
+        if type(auth) is not SigV4Auth or credentials != self.credentials:
             raise PatternChanged
-        token = credentials.token or None
-        if (token is None) is not (self.token is None):
-            raise PatternChanged
-        text = self.canonical.replace(self.signed_at, timestamp)
-        if self.token and token:
-            text = text.replace(self.token, token)
-        text = f"{text}\n{sha256(body).hexdigest()}"
+        text = f"{self.canonical.replace(self.signed_at, timestamp)}\n{sha256(body).hexdigest()}"
         scope = (timestamp[:8], self.region, self.service, "aws4_request")
         text = "\n".join(
             ("AWS4-HMAC-SHA256", timestamp, "/".join(scope), sha256(text.encode()).hexdigest())
@@ -94,14 +89,13 @@ class Signing:
         key = f"AWS4{credentials.secret_key}".encode()
         for part in (*scope, text):
             key = hmac.digest(key, part.encode(), "sha256")
-        signed = {
+        return {
             "X-Amz-Date": timestamp,
             "Authorization": (
                 f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{'/'.join(scope)}, "
                 f"SignedHeaders={self.signed_headers}, Signature={key.hex()}"
             ),
         }
-        return signed if token is None else {**signed, "X-Amz-Security-Token": token}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
