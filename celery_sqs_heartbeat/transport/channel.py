@@ -143,10 +143,10 @@ class Channel(SQS.Channel):
             return super()._get_async(queue, count, callback=callback)
         return self._poller.poll(queue, count=count, callback=callback)
 
-    def drain_events(self, *args: Any, **kwargs: Any) -> Any:
-        """Poll the queues without an event loop, if there is room for more messages."""
-        self._schedule.note_pause()
-        return super().drain_events(*args, **kwargs)
+    def drain_events(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Poll the queues without an event loop, as soon as there is room for more messages."""
+        self._schedule.wait_for_slot(timeout)
+        return super().drain_events(timeout, *args, **kwargs)
 
     def _get_bulk(self, queue: str, *args: Any, **kwargs: Any) -> None:
         """Poll a queue without an event loop."""

@@ -582,6 +582,26 @@ def test_consuming_pauses_while_deletes_pile_up(
     wait_until(desk.would_poll)
 
 
+def test_without_an_event_loop_a_full_worker_polls_as_soon_as_a_message_is_acked(
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.publish("a", "b")
+    taken: list[Any] = []
+    desk.channel.basic_qos(0, 1, False)
+    desk.consume(taken.append)
+    desk.drain_until(lambda: taken)
+
+    def sleep(seconds: float) -> None:
+        raise AssertionError(f"kombu would sleep for {seconds} s")
+
+    monkeypatch.setattr("kombu.transport.virtual.base.sleep", sleep)
+    acking = threading.Timer(0.2, taken[0].ack)
+    acking.start()
+    desk.connection.drain_events(timeout=PATIENCE)
+    acking.join()
+    assert [message.headers["id"] for message in taken] == ["a", "b"]
+
+
 def test_a_worker_without_a_prefetch_limit_receives_no_more_than_it_can_keep_extended(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

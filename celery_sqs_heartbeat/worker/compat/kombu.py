@@ -86,6 +86,17 @@ NEEDS: tuple[Need, ...] = (
     *used("kombu.asynchronous.hub:Hub", ("call_later", "polls later", "seconds, call, queue")),
     *used("kombu.asynchronous.hub:Hub", ("call_soon", "polls at once", "call, queue")),
     *used(
+        "kombu.asynchronous.hub:Hub",
+        ("add_reader", "lets other threads wake it", "file, call"),
+        ("readers", "whether it has anything to read"),
+        ("writers", "whether it has anything to write"),
+    ),
+    *used(
+        "kombu.asynchronous.http.curl:CurlClient",
+        ("max_clients", "how many polls may be open"),
+        since=(5, 6),
+    ),
+    *used(
         "kombu.asynchronous.aws.sqs.connection:AsyncSQSConnection",
         (
             "receive_message",
