@@ -110,7 +110,9 @@ class StaleCalls:
 
     def releases(self, key: _Key, handle: str, since: float, arrived_at: float) -> bool:
         """Return whether a release may end the lease of a receive that has just arrived."""
-        calls = self._by_key.get(key, ())
+        calls = self._by_key.get(key)
+        if calls is None:
+            return False
         if any(arrived_at < each.held_until for each in calls):
             # Only the release can have made the message visible so early.
             self._by_key[key] = tuple(each for each in calls if arrived_at >= each.held_until)

@@ -119,6 +119,7 @@ class HeldMessages:
         self._by_handle[receive.receipt_handle] = held
         if held.receives == 1:
             held.place = self._places.take(receive.receipt_handle, Record.of(lease, receives=1))
+            self._written.note_written(held)
         return receipt, held
 
     def done(self, receipt_handle: str, now: float) -> HeldMessage | None:

@@ -25,6 +25,11 @@ class WrittenLeases:
     def __init__(self, table: Table) -> None:
         self._table = table
 
+    def note_written(self, held: HeldMessage) -> None:
+        """Note that the worker has just written the record of a held message."""
+        if held.place is not None:
+            held.seen = self._table.written(held.place)
+
     def refresh(self, held: HeldMessage) -> Lease:
         """Update the lease of a held message from the table, and return it."""
         lease = held.lease
