@@ -13,47 +13,21 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import psutil
 
 from benchmarks.scale.adapters import TERMS, sqs_at
+from benchmarks.scale.kept import CYCLE, Kept
 from benchmarks.scale.messages import QUEUE, TASK, messages
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
-#: How often a lease is extended, in seconds.
-CYCLE = TERMS.visibility_timeout - TERMS.threshold
 #: An extension counts as late if less than this is left of the lease, in seconds.
-SAFE_SECONDS = TERMS.threshold / 2
+_SAFE_SECONDS = TERMS.threshold / 2
 _WARM_UP = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What a keeper has done and used in one round.
-
-    Attributes:
-        cpu: CPU seconds of the process in the round.
-        seconds: The length of the round.
-        resident: The growth of the process for each lease, in bytes.
-        calls: How many calls it made in the round.
-        extended: How many extensions were confirmed.
-        late: How many of them when less than half of the threshold was left.
-        expired: How many leases expired.
-        least_left: The least that was left of a lease when its extension was confirmed, in seconds.
-    """
-
-    cpu: float
-    seconds: float
-    resident: float
-    calls: int
-    extended: int
-    late: int
-    expired: int
-    least_left: float
 
 
 class LateClock:
@@ -96,7 +70,7 @@ class Watch:
         with self._lock:
             if event.kind is EventKind.LEASE_EXTENDED:
                 self.extended += 1
-                self.late += event.slack < SAFE_SECONDS
+                self.late += event.slack < _SAFE_SECONDS
                 self.least_left = min(self.least_left, event.slack)
             elif event.kind is EventKind.LEASE_EXPIRED:
                 self.expired += 1
@@ -126,15 +100,16 @@ def keep(port: int, leases: int, seconds: float, rounds: int, *, by_boto3: bool)
     clock.start()
     # boto3's first calls take longer: they load what the next ones reuse.
     time.sleep(_WARM_UP)
-    return [_window(watch, memory, seconds) for _ in range(rounds)]
+    return [_round(watch, leases, memory, seconds) for _ in range(rounds)]
 
 
-def _window(watch: Watch, resident: float, seconds: float) -> Kept:
+def _round(watch: Watch, leases: int, resident: float, seconds: float) -> Kept:
     watch.reset()
     begun, cpu = time.monotonic(), time.process_time()
     time.sleep(seconds)
     cpu, lasted = time.process_time() - cpu, time.monotonic() - begun
     return Kept(
+        leases=leases,
         cpu=cpu,
         seconds=lasted,
         resident=resident,

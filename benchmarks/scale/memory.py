@@ -10,13 +10,11 @@ import sys
 import tracemalloc
 
 from benchmarks.scale.adapters import TERMS
+from benchmarks.scale.kept import CYCLE
 from benchmarks.scale.messages import QUEUE, TASK, messages
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Outcome
 from celery_sqs_heartbeat.leases.message import receive_of
-
-#: How often a lease is extended, in seconds.
-_CYCLE = TERMS.visibility_timeout - TERMS.threshold
 
 
 def bytes_per_lease(leases: int) -> float:
@@ -25,7 +23,7 @@ def bytes_per_lease(leases: int) -> float:
     book = LeaseBook(lambda: 0.5)
     tracemalloc.start(1)
     for index, (message, task_id) in enumerate(given):
-        sent_at = _CYCLE * (index + 1) / leases
+        sent_at = CYCLE * (index + 1) / leases
         receive = receive_of(
             QUEUE,
             message,
@@ -44,8 +42,8 @@ def bytes_per_lease(leases: int) -> float:
 
 
 def _extend_all(book: LeaseBook) -> None:
-    now = _CYCLE
-    while (now := max(now, book.next_due(now, MAX_CALLS))) < 2 * _CYCLE:
+    now = CYCLE
+    while (now := max(now, book.next_due(now, MAX_CALLS))) < 2 * CYCLE:
         for call in book.plan(now, MAX_CALLS):
             book.apply_results(call, [Outcome.DONE] * len(call.entries), now)
         book.take_events()

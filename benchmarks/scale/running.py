@@ -1,0 +1,75 @@
+"""Runs the server, the keepers and the other measurements in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from benchmarks.scale.kept import PATHS, Kept
+
+#: One round: each keeper by the number of its leases, and by how it makes its calls.
+Round = dict[tuple[int, str], Kept]
+
+
+@contextmanager
+def serving(latency: float) -> Iterator[int]:
+    """Run a server that answers after `latency` seconds, and yield its port."""
+    with _running("server", str(latency)) as server:
+        assert server.stdout is not None
+        yield int(server.stdout.readline())
+
+
+def compare_calls(port: int, calls: int, rounds: int) -> list[tuple[float, float]]:
+    """Return for each round the CPU ms of a call as a keeper makes it, and by boto3."""
+    output = _output("calling", str(port), str(calls), str(rounds))
+    return [(ours, by_boto3) for ours, by_boto3 in json.loads(output)]
+
+
+def bytes_per_lease(leases: int) -> float:
+    """Return how many bytes a book needs for a lease, without texts."""
+    return float(_output("memory", str(leases)))
+
+
+def keep(port: int, sizes: Sequence[int], seconds: float, rounds: int) -> list[Round]:
+    """Run all keepers at the same time, so that each meets the same load of the machine."""
+    keys = [(leases, path) for leases in sizes for path in PATHS]
+    with ExitStack() as stack:
+        running = {
+            (leases, path): stack.enter_context(
+                _running("keeping", str(port), str(leases), str(seconds), str(rounds), path)
+            )
+            for leases, path in keys
+        }
+        for process in running.values():
+            assert process.stdout is not None
+            # It has its leases.
+            process.stdout.readline()
+        for process in running.values():
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        outputs = {key: json.loads(process.communicate()[0]) for key, process in running.items()}
+    return [{key: Kept(**outputs[key][index]) for key in keys} for index in range(rounds)]
+
+
+@contextmanager
+def _running(module: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        _command(module, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _output(module: str, *arguments: str) -> str:
+    command = _command(module, *arguments)
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _command(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", f"benchmarks.scale.{module}", *arguments]
