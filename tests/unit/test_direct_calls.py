@@ -20,10 +20,12 @@ from botocore.exceptions import (
 )
 from botocore.session import get_session
 from hypothesis import given
+from hypothesis import strategies as st
 from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs.clients import new_client
+from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
 from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
 from celery_sqs_heartbeat.sqs.sending import sending_while
 from tests.fuzz.shapes import FUZZ, answers
@@ -101,6 +103,22 @@ def test_a_direct_request_is_boto3s(kind: CallKind, token: str | None) -> None:
         name: value for name, value in texts(by_boto3).items() if name not in signed
     }
     assert texts(direct)["authorization"] == authorization(direct, token)
+
+
+@FUZZ
+@given(
+    queue=st.text(),
+    entries=st.lists(st.tuples(st.text(), st.integers()), min_size=1, max_size=10),
+)
+def test_a_body_has_the_bytes_of_boto3s(queue: str, entries: list[tuple[str, int]]) -> None:
+    params = {
+        "QueueUrl": queue,
+        "Entries": [
+            {"Id": str(index), "ReceiptHandle": handle, "VisibilityTimeout": timeout}
+            for index, (handle, timeout) in enumerate(entries)
+        ],
+    }
+    assert body_of(params) == json.dumps(params).encode()
 
 
 def authorization(request: Any, token: str | None) -> str:

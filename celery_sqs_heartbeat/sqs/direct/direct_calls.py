@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.sqs.direct.learning import NoPattern, body_of, learn
+from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
+from celery_sqs_heartbeat.sqs.direct.learning import NoPattern, learn
 from celery_sqs_heartbeat.sqs.direct.request_pattern import PatternChanged, RequestPattern
 from celery_sqs_heartbeat.sqs.direct.responses import read_response
 from celery_sqs_heartbeat.sqs.direct.watching import make_watchable, watching

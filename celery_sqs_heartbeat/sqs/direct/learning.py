@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 
+from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
 from celery_sqs_heartbeat.sqs.direct.request_pattern import PatternChanged, RequestPattern, Signing
 from celery_sqs_heartbeat.sqs.direct.watching import Watched
 
@@ -22,11 +22,6 @@ _RETRIES = "amz-sdk-"
 
 class NoPattern(Exception):
     """The calls of this client can't be made from a pattern. The message is the reason."""
-
-
-def body_of(params: Mapping[str, Any]) -> bytes:
-    """Return the body of a request in SQS's JSON protocol."""
-    return json.dumps(params).encode()
 
 
 def learn(watched: Watched, params: Mapping[str, Any]) -> RequestPattern:
