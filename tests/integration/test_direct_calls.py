@@ -251,10 +251,10 @@ def test_certificates_are_checked_by_boto3s_settings(
     context.load_cert_chain(path)
     with serving(context) as server:
         url = f"https://127.0.0.1:{server.port}"
-        unknown = client_of(server, endpoint_url=url, is_direct=is_direct)
+        unknown = client_of(server, endpoint_url=url, use_ssl=True, is_direct=is_direct)
         assert unknown.send() == [Outcome.UNKNOWN] * 2
         monkeypatch.setenv("AWS_CA_BUNDLE", str(path))
-        known = client_of(server, endpoint_url=url, is_direct=is_direct)
+        known = client_of(server, endpoint_url=url, use_ssl=True, is_direct=is_direct)
         # Each call checks a connection of its own.
         server.behave = confirm_and_close
         for count in range(3):
