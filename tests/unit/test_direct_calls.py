@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import boto3
@@ -25,6 +26,7 @@ from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs.clients import new_client
+from celery_sqs_heartbeat.sqs.direct import request_pattern
 from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
 from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
 from celery_sqs_heartbeat.sqs.sending import sending_while
@@ -103,6 +105,19 @@ def test_a_direct_request_is_boto3s(kind: CallKind, token: str | None) -> None:
         name: value for name, value in texts(by_boto3).items() if name not in signed
     }
     assert texts(direct)["authorization"] == authorization(direct, token)
+
+
+def test_a_direct_request_of_another_day_is_signed_for_that_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = AnsweredClient(client_with(Credentials("AKIA", "s")))
+    answered.send(call_of(CallKind.DELETE))
+    tomorrow = time.gmtime(time.time() + 86_400)
+    monkeypatch.setattr(request_pattern.time, "gmtime", lambda: tomorrow)
+    assert answered.is_direct(call_of(CallKind.DELETE))
+    direct = answered.requests[-1]
+    assert texts(direct)["x-amz-date"].startswith(time.strftime("%Y%m%d", tomorrow))
+    assert texts(direct)["authorization"] == authorization(direct, None)
 
 
 @FUZZ
