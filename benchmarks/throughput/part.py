@@ -11,6 +11,7 @@ from benchmarks.throughput.grid import measure_grid
 from benchmarks.throughput.idle import measure_idle
 from benchmarks.throughput.picture import draw
 from benchmarks.throughput.plan import plan_of
+from benchmarks.throughput.profile import measure_profile
 from benchmarks.throughput.starts import measure_starts
 from benchmarks.throughput.tables import call_table, rate_table, ratios_of
 
@@ -24,8 +25,13 @@ the limit. Workers take turns, and each one lives for all latencies of a round."
 _NOTES = [
     "A stock worker with all prefetch slots in use waits for kombu's polling interval, which is "
     "1 s, before it looks again, even if tasks have ended meanwhile. It deletes each message by a "
-    "call of its own, during which its event loop does nothing else. Ours polls as soon as a slot "
-    "is free, and deletes in batches beside the event loop.",
+    "call of its own, during which its event loop does nothing else. Ours polls as soon as there "
+    "is room, with up to four polls at a time while the queue has more, and deletes in batches "
+    "beside the event loop. With gevent each poll blocks, so there is only one at a time.",
+    "The worker's main thread is the limit where calls are fast or the prefetch is large. Most of "
+    "its time is Celery's and kombu's. A receive takes two to three times as long as a task does "
+    "there, mostly to sign it and to run curl. So while messages wait for the pool, our worker "
+    "does not poll before there is room for ten, or for a quarter of its prefetch count.",
     "The time from send to start includes that of the receive's answer.",
     "This does not show tasks that do something: if tasks take longer than what a worker does for "
     "each of their messages, both kinds of worker are as fast as their tasks. SQS itself often "
@@ -43,9 +49,10 @@ def _measure(size: Size) -> Findings:
             grid = measure_grid(server, plan, folder)
             starts = measure_starts(server, plan.paced, folder)
             idle = measure_idle(server, plan.idle, folder)
+            profile = measure_profile(server, plan.profile, folder)
     rates = [rate_table(grid, pool) for pool in plan.latencies]
     return Findings(
-        tables=[*rates, call_table(grid), starts, idle],
+        tables=[*rates, call_table(grid), starts, idle, profile],
         ratios=ratios_of(grid),
         pictures=[draw(grid)],
         notes=_NOTES,

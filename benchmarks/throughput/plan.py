@@ -20,6 +20,7 @@ class Plan:
         window: The shortest window, in seconds. It grows to a whole cycle of receiving.
         paced: Seconds of messages at a moderate pace.
         idle: Seconds of an empty queue.
+        profile: Seconds of samples of the consumer's thread.
     """
 
     latencies: Mapping[str, Sequence[float]]
@@ -28,6 +29,7 @@ class Plan:
     window: float
     paced: float
     idle: float
+    profile: float
 
     def lives(self) -> Iterator[Setup]:
         """Return the workers to measure, stock and ours in turns."""
@@ -50,6 +52,7 @@ _FULL = Plan(
     window=1.0,
     paced=5.0,
     idle=8.0,
+    profile=8.0,
 )
 _TINY = Plan(
     latencies={"prefork": (0.0, 0.01)},
@@ -58,6 +61,7 @@ _TINY = Plan(
     window=0.2,
     paced=0.5,
     idle=2.2,
+    profile=1.0,
 )
 
 
