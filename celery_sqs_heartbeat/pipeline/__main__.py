@@ -9,9 +9,9 @@ import click
 from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, epilog, refusing
+from celery_sqs_heartbeat.pipeline.engine.choice import choose
 from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
 from celery_sqs_heartbeat.pipeline.options import (
-    SAIL,
     SPARK,
     engine_option,
     journal_option,
@@ -51,18 +51,19 @@ def run(
     """Build the tables from the journal's days, by default from all."""
     check_days(first, last)
     span = Span(first, last)
+    choice = choose(engine, journal, warehouse)
     with refusing():
-        is_here = engine == SAIL or None
-        check_journal(journal, span, is_here=is_here)
-        check_target(warehouse, span.grown(2 + lookback), is_here=is_here)
-        check_apart(is_here=is_here, journal=journal, warehouse=warehouse)
+        check_journal(journal, span, is_here=choice.is_here)
+        check_target(warehouse, span.grown(2 + lookback), is_here=choice.is_here)
+        check_apart(is_here=choice.is_here, journal=journal, warehouse=warehouse)
+    choice.say()
     # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
     from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages, text_of, written
 
     progress = progress_line()
     with refusing(), engine_faults(f"make tables of {journal!r} in {warehouse!r}"):
-        by = engine_of(engine)
+        by = engine_of(choice.engine)
         spark = by.start("sqs-heartbeat run")
         days = by.build(
             spark, journal, warehouse, first, last, lookback=lookback, progress=progress

@@ -12,13 +12,14 @@ from celery_sqs_heartbeat.common.exits import Refusal
 
 INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
 
-SPARK, SAIL = "spark", "sail"
+SPARK, SAIL, AUTO = "spark", "sail", "auto"
 engine_option = click.option(
     "--engine",
-    type=click.Choice([SPARK, SAIL]),
-    default=SPARK,
+    type=click.Choice([AUTO, SPARK, SAIL]),
+    default=AUTO,
     show_default=True,
-    help="The engine to use. Sail is faster, for tables on one machine.",
+    help="The engine to use. Sail is faster, for tables on one machine. By default, it is used if "
+    "it is installed and can do the job.",
 )
 
 journal_option = click.option(

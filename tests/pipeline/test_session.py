@@ -31,6 +31,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "as it was")
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
+    # Java's own, which has no archive.
+    monkeypatch.setenv("JAVA_HOME", "/")
     monkeypatch.setattr(session, "use_java", lambda: settings.update(java="sought"))
     return settings
 

@@ -90,6 +90,13 @@ def test_report_writes_the_page_of_a_journal(run: Run, journal: Path, tmp_path: 
     assert "<svg" in page
 
 
+def test_without_an_option_sail_is_used_and_named(run: Run, tables: Path, tuned: str) -> None:
+    done = run(*CELERY, "tune", str(tables))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == tuned
+    assert done.stderr == "Using Sail, because it is installed and can do this on one machine.\n"
+
+
 def test_report_of_the_tables_is_the_journals_except_for_its_first_line(
     run: Run, journal: Path, tables: Path, tmp_path: Path
 ) -> None:

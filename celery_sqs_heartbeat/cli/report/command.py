@@ -10,7 +10,6 @@ import click
 from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import (
-    SAIL,
     engine_option,
     require_jinja2,
     require_pyspark,
@@ -49,17 +48,20 @@ def report(
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.report.page_file import check_page, write_page
     from celery_sqs_heartbeat.common.days import Span
+    from celery_sqs_heartbeat.pipeline.engine.choice import choose
     from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import REPORTED
     from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
     check_page(out)
+    choice = choose(engine, source)
     with refusing():
         span = Span(first, last)
-        is_journal = check_source(source, span, REPORTED, is_here=engine == SAIL or None)
+        is_journal = check_source(source, span, REPORTED, is_here=choice.is_here)
+        choice.say()
         from celery_sqs_heartbeat.pipeline.report.reporting import page_of
 
         with engine_faults(f"report on {source!r}"):
-            page = page_of(source, span, engine, is_journal=is_journal)
+            page = page_of(source, span, choice.engine, is_journal=is_journal)
     write_page(out, page)
     click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")

@@ -19,7 +19,6 @@ from celery_sqs_heartbeat.common.exits import (
     refusing,
 )
 from celery_sqs_heartbeat.pipeline.options import (
-    SAIL,
     engine_option,
     progress_line,
     require_pyspark,
@@ -53,12 +52,14 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     require_pyspark()
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.common.days import Span
+    from celery_sqs_heartbeat.pipeline.engine.choice import choose
     from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import SURVEYED
     from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
+    choice = choose(engine, source)
     with refusing():
-        is_journal = check_source(source, Span(), SURVEYED, is_here=engine == SAIL or None)
+        is_journal = check_source(source, Span(), SURVEYED, is_here=choice.is_here)
     from celery_sqs_heartbeat.cli.tune.settings_code import as_settings, as_text
     from celery_sqs_heartbeat.pipeline.engine import surveying
     from celery_sqs_heartbeat.pipeline.engines import engine_of
@@ -69,10 +70,11 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     from celery_sqs_heartbeat.worker.namespace import naming
 
     names, terms_of = _of_app(context.obj.app, needs_tasks=check)
+    choice.say()
     progress = progress_line()
     progress(f"measuring {source}")
     with refusing(), engine_faults(f"measure {source!r}"):
-        found = surveying.survey_source(engine_of(engine), source, is_journal=is_journal)
+        found = surveying.survey_source(engine_of(choice.engine), source, is_journal=is_journal)
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
         raise NothingFound(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +22,8 @@ from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 Progress = Callable[[str], None]
 #: Writes `events` and `rejects` of a journal's days into a warehouse, and returns the days.
 TakeIn = Callable[
-    [SparkSession, str, str, datetime.date | None, datetime.date | None, Progress], Days | None
+    [SparkSession, str, Warehouse, datetime.date | None, datetime.date | None, Progress],
+    Days | None,
 ]
 
 
@@ -40,25 +42,27 @@ class Engine:
     Attributes:
         start: Starts a session.
         warehouse: Opens the tables at a path.
-        take_in: Writes `events` and `rejects`.
+        ingest: Writes `events` and `rejects`.
+        temporary: Provides a warehouse for the tables of one report.
     """
 
     start: Start
     warehouse: Callable[[SparkSession, str], Warehouse]
     ingest: TakeIn
+    temporary: Callable[[SparkSession, str], AbstractContextManager[Warehouse]]
 
     def has_tables(self, spark: SparkSession, source: str) -> bool:
         """Return whether a path has tables. It may also be a journal."""
         if is_out_of_reach(spark, source):
             return False
         warehouse = self.warehouse(spark, source)
-        return any(warehouse.read(table).inputFiles() for table in (WORKERS, DURATIONS))
+        return any(warehouse.has_rows(table) for table in (WORKERS, DURATIONS))
 
     def read_journal(
         self,
         spark: SparkSession,
         journal: str,
-        warehouse: str,
+        warehouse: str | Warehouse,
         first: datetime.date | None = None,
         last: datetime.date | None = None,
         *,
@@ -69,9 +73,9 @@ class Engine:
         Arguments, result and errors are the same as for `build`.
         """
         # Do this before a journal is copied, because the tables may be impossible to store.
-        made = self.warehouse(spark, warehouse)
+        made = self._opened(spark, warehouse)
         with within_reach(spark, journal, first, last, progress) as source:
-            run = self.ingest(spark, source, made.path, first, last, progress)
+            run = self.ingest(spark, source, made, first, last, progress)
         if run is not None:
             refuse_unreadable(made, run, journal)
         return run
@@ -80,7 +84,7 @@ class Engine:
         self,
         spark: SparkSession,
         journal: str,
-        warehouse: str,
+        warehouse: str | Warehouse,
         first: datetime.date | None = None,
         last: datetime.date | None = None,
         *,
@@ -93,7 +97,7 @@ class Engine:
         Args:
             spark: A session of this engine; its time zone is UTC.
             journal: Folder or URL of the journal.
-            warehouse: Folder or URL of the tables.
+            warehouse: Folder or URL of the tables, or the tables.
             first: The first day; None for the journal's first.
             last: The last day; None for the journal's last.
             lookback: Days, as the module `jobs` explains.
@@ -108,8 +112,11 @@ class Engine:
                 use these paths.
             FetchError: The journal is on S3, and can't be copied.
         """
-        run = self.read_journal(spark, journal, warehouse, first, last, progress=progress)
+        made = self._opened(spark, warehouse)
+        run = self.read_journal(spark, journal, made, first, last, progress=progress)
         if run is not None:
-            made = self.warehouse(spark, warehouse)
             write_tables(made, run, lookback=lookback, tables=tables, progress=progress)
         return run
+
+    def _opened(self, spark: SparkSession, warehouse: str | Warehouse) -> Warehouse:
+        return self.warehouse(spark, warehouse) if isinstance(warehouse, str) else warehouse

@@ -36,20 +36,20 @@ class Lines(Protocol):
 def ingest(
     spark: SparkSession,
     journal: str,
-    warehouse: str,
+    warehouse: Warehouse,
     first: datetime.date | None,
     last: datetime.date | None,
     progress: Callable[[str], None],
 ) -> Days | None:
     """Write `events` and `rejects`, from which all other tables are made.
 
-    Arguments, result and errors are the same as for `Engine.build`.
+    Other arguments, result and errors are the same as for `Engine.build`.
     """
     progress("looking for the journal's days")
     run = journal_days(spark, journal, first, last)
     if run is not None:
         lines = partial(read_lines, spark, journal)
-        write_lines(Warehouse(spark, warehouse), lines, run, progress)
+        write_lines(warehouse, lines, run, progress)
     return run
 
 
@@ -67,7 +67,7 @@ def write_lines(
     is_clean = _write_strictly(warehouse, lines, around, progress)
     if is_clean is None:
         progress("events, without what can't be read")
-        events = events_of(lines(around.first, around.last))
+        events = events_of(warehouse.held(lines(around.first, around.last)))
         warehouse.write(schema.EVENTS, events, around.first, around.last)
         is_clean = False
     rejects = warehouse.nothing(schema.REJECTS)
@@ -84,7 +84,7 @@ def _write_strictly(
     for reads_left in reversed(range(READS)):
         rejected = Rejected()
         try:
-            events = events_of(lines(days.first, days.last, strict=True), rejected)
+            events = events_of(warehouse.held(lines(days.first, days.last, strict=True)), rejected)
             warehouse.write(schema.EVENTS, events, days.first, days.last)
         except CutSegmentError:
             return None

@@ -15,14 +15,25 @@ from pathlib import Path
 
 _UNWANTED = "--add-modules=jdk.incubator.vector"
 
+#: It also moves the archive that Java writes at its exit into place (`class_archive`). That takes
+#: seconds, after the command has ended. A reader of the command's output must not wait for it.
 _SCRIPT = """#!/bin/sh
+draft=
 for argument do
   shift
   case $argument in
-    {unwanted}) ;;
-    *) set -- "$@" "$argument" ;;
+    {unwanted}) continue ;;
+    -XX:ArchiveClassesAtExit=*) draft=${{argument#*=}} ;;
   esac
+  set -- "$@" "$argument"
 done
+if [ -n "$draft" ]; then
+  exec >/dev/null 2>&1
+  {java} "$@"
+  status=$?
+  [ $status -eq 0 ] && mv -f "$draft" "${{draft%.*}}" || rm -f "$draft"
+  exit $status
+fi
 exec {java} "$@"
 """
 _MARK = _SCRIPT.partition("{unwanted}")[0].encode()
@@ -35,6 +46,14 @@ def is_shim(java: Path) -> bool:
             return file.read(len(_MARK)) == _MARK
     except OSError:
         return False
+
+
+def wrapped_java(home: Path) -> Path | None:
+    """Return the Java behind a wrapper that is in the user's cache folder; None for others."""
+    java = home / "bin" / "java"
+    if home.parent != Path(_cache()) or not is_shim(java):
+        return None
+    return Path(shlex.split(java.read_text().splitlines()[-1])[1])
 
 
 def shimmed_home(java: Path) -> Path:

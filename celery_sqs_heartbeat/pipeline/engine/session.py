@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.pipeline.engine.class_archive import archive_options
 from celery_sqs_heartbeat.pipeline.engine.java import use_java
 
 #: Settings that the jobs need everywhere.
@@ -22,6 +24,7 @@ _JOBS = {
 #: A user of `report` sees only errors of Spark's log.
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}"
+_OPTIONS = "spark.driver.extraJavaOptions"
 #: On two cores the serial collector and smaller partitions gain a tenth each. Compiling only code
 #: that runs four times as often as by Java's default, and inlining less, gains another tenth,
 #: because a query lasts only seconds.
@@ -35,7 +38,7 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Another 500 MB are resident: compiled code, classes, buffers.
     "spark.driver.memory": "1500m",
-    "spark.driver.extraJavaOptions": f"{_JAVA} {_COMPILED}",
+    _OPTIONS: f"{_JAVA} {_COMPILED}",
     "spark.sql.files.maxPartitionBytes": "32m",
     # Listing a journal's folders with a job, one task each, does not pay on a local disk.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -48,13 +51,24 @@ _LOCAL = {
 #: A folder with at most this many bytes is small: some hundred thousand events, compressed.
 SMALL_BYTES = 8_000_000
 #: For a few thousand events, planning costs more than the work. If Spark compiles nothing, Java
-#: little, and nothing is planned again between stages, a report takes half the time.
+#: little, nothing is planned again between stages, and a query is one task, a report takes half the
+#: time.
 _FOR_LITTLE = {
-    "spark.driver.extraJavaOptions": f"{_JAVA} -XX:TieredStopAtLevel=1",
+    _OPTIONS: f"{_JAVA} -XX:TieredStopAtLevel=1",
     "spark.sql.adaptive.enabled": "false",
+    # Broadcasts are jobs of their own. In one partition, a join needs neither them nor a shuffle.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.shuffle.partitions": "1",
+    # Checks and descriptions of plans, for Spark's developers and its UI.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "2",
 }
 
 
@@ -81,17 +95,30 @@ def new_session(
     if is_here and not _is_submitted():
         use_java()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if remote or _is_submitted():
+    if not is_on_this_machine():
         return _configured(SparkSession.builder, {**_JOBS, **(conf or {})}).getOrCreate()
     builder = SparkSession.builder.appName(name)
-    fitting = _FOR_LITTLE if source is not None and _is_small(Path(source)) else {}
-    return _configured(builder, {**_LOCAL, **_JOBS, **fitting, **(conf or {})}).getOrCreate()
+    fitting = _FOR_LITTLE if source is not None and is_small(Path(source)) else {}
+    settings = {**_LOCAL, **_JOBS, **fitting}
+    with_archive = f"{settings[_OPTIONS]} {archive_options(Path(os.environ.get('JAVA_HOME', '')))}"
+    try:
+        return _configured(
+            builder, {**settings, _OPTIONS: with_archive, **(conf or {})}
+        ).getOrCreate()
+    except PySparkRuntimeError:
+        # Java has not started. Without an archive, it prints why.
+        return _configured(builder, {**settings, **(conf or {})}).getOrCreate()
 
 
-def _is_small(folder: Path) -> bool:
+def is_small(folder: Path) -> bool:
     """Return whether it is a folder, with few bytes in its files."""
     sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return folder.is_dir() and all(total <= SMALL_BYTES for total in accumulate(sizes))
+
+
+def is_on_this_machine() -> bool:
+    """Return whether `new_session` starts Spark in a JVM of this process, with its own settings."""
+    return not os.environ.get("SPARK_REMOTE") and not _is_submitted()
 
 
 def _is_submitted() -> bool:

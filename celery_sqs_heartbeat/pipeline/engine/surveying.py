@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
-
 from celery_sqs_heartbeat.pipeline.engine.engine import Engine
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, SURVEYED, WORKERS
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
@@ -26,9 +24,9 @@ def survey_source(by: Engine, source: str, *, is_journal: bool | None = None) ->
         is_journal = not by.has_tables(spark, source)
     if not is_journal:
         return _survey(by.warehouse(spark, source))
-    with TemporaryDirectory(prefix="sqs-heartbeat-tune-") as folder:
-        by.build(spark, source, folder, tables=(WORKERS, ATTEMPTS, DURATIONS))
-        return _survey(by.warehouse(spark, folder))
+    with by.temporary(spark, source) as made:
+        by.build(spark, source, made, tables=(WORKERS, ATTEMPTS, DURATIONS))
+        return _survey(made)
 
 
 def _survey(warehouse: Warehouse) -> Survey:

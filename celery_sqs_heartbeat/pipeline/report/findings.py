@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,46 +56,65 @@ def collect(
     """Query the warehouse's tables of those days for the report.
 
     Args:
-        progress: Is called with the name of each table.
+        progress: Is called with the step, in a few words.
     """
 
     def table(which: Table) -> DataFrame:
-        progress(which.name.replace("_", " "))
         return warehouse.read(which, first, last)
 
-    attempts = table(schema.ATTEMPTS)
-    overview, ends = _one(queries.overview(attempts)), _rows(queries.ends(attempts))
-    seen = table(schema.WORKERS)
-    days, workers = queries.days(seen), _one(queries.worker_sums(seen, first))
-    duplicates = table(schema.DUPLICATES)
-    causes = _rows(queries.causes(duplicates))
+    attempts, seen = table(schema.ATTEMPTS), table(schema.WORKERS)
+    duplicates, stops = table(schema.DUPLICATES), table(schema.GROUP_STOPS)
     # A message behind another one has no promised time: it returns when its group continues.
     recoveries = table(schema.RECOVERIES).where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
-    stops = table(schema.GROUP_STOPS)
     durations = table(schema.DURATIONS)
-    tasks = _rows(run_queries.tasks(durations))
-    shown = run_queries.of(durations, tasks)
+    progress("querying the tables")
+    # While one query is planned, another one uses the other core.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+
+        def rows(frame: DataFrame) -> Future[Rows]:
+            return threads.submit(_rows, frame)
+
+        tasks = rows(run_queries.tasks(durations))
+        overview, ends = rows(queries.overview(attempts)), rows(queries.ends(attempts))
+        workers = rows(queries.worker_sums(seen, first))
+        days = threads.submit(queries.days, seen)
+        in_flight = threads.submit(timeline.points, table(schema.IN_FLIGHT))
+        causes = rows(queries.causes(duplicates))
+        pairs = rows(_top(duplicates, F.desc("overlap_us"), "second_started", "second_rc"))
+        recovered = rows(queries.recovery_sums(recoveries))
+        slowest = rows(_top(recoveries, F.desc_nulls_last("excess_us"), "failed", "rc"))
+        grouped = rows(group_queries.grouped(attempts))
+        stop_sums = rows(group_queries.stop_sums(stops))
+        stopped_groups = rows(group_queries.stopped_groups(stops))
+        group_stops = rows(_top(stops, F.desc("seconds"), "stopped_at", "grp"))
+        calls = rows(queries.calls(table(schema.CALLS)))
+        recommendations = rows(queries.latest(table(schema.RECOMMENDATIONS)))
+        rejects = rows(queries.rejects(table(schema.REJECTS)))
+        shown = run_queries.of(durations, tasks.result())
+        bins = rows(run_queries.bins(shown))
+        quantiles = rows(quantiles_of(shown, parts=PARTS))
+        tails = rows(tails_of(shown))
     return Findings(
-        days=days,
-        overview=overview,
-        ends=ends,
-        workers=workers,
-        causes=causes,
-        duplicates=_top(duplicates, F.desc("overlap_us"), "second_started", "second_rc"),
-        recoveries=_rows(queries.recovery_sums(recoveries)),
-        slowest=_top(recoveries, F.desc_nulls_last("excess_us"), "failed", "rc"),
-        grouped=_one(group_queries.grouped(attempts)),
-        stop_sums=_one(group_queries.stop_sums(stops)),
-        stopped_groups=_rows(group_queries.stopped_groups(stops)),
-        group_stops=_top(stops, F.desc("seconds"), "stopped_at", "grp"),
-        tasks=tasks,
-        bins=_rows(run_queries.bins(shown)),
-        quantiles=_rows(quantiles_of(shown, parts=PARTS)),
-        tails=_rows(tails_of(shown)),
-        in_flight=timeline.points(table(schema.IN_FLIGHT)),
-        calls=_rows(queries.calls(table(schema.CALLS))),
-        recommendations=_rows(queries.latest(table(schema.RECOMMENDATIONS))),
-        rejects=_rows(queries.rejects(table(schema.REJECTS))),
+        days=days.result(),
+        overview=overview.result()[0],
+        ends=ends.result(),
+        workers=workers.result()[0],
+        causes=causes.result(),
+        duplicates=pairs.result(),
+        recoveries=recovered.result(),
+        slowest=slowest.result(),
+        grouped=grouped.result()[0],
+        stop_sums=stop_sums.result()[0],
+        stopped_groups=stopped_groups.result(),
+        group_stops=group_stops.result(),
+        tasks=tasks.result(),
+        bins=bins.result(),
+        quantiles=quantiles.result(),
+        tails=tails.result(),
+        in_flight=in_flight.result(),
+        calls=calls.result(),
+        recommendations=recommendations.result(),
+        rejects=rejects.result(),
     )
 
 
@@ -101,10 +122,6 @@ def _rows(frame: DataFrame) -> Rows:
     return [row.asDict() for row in frame.collect()]
 
 
-def _top(frame: DataFrame, *order: Column | str) -> Rows:
+def _top(frame: DataFrame, *order: Column | str) -> DataFrame:
     """Return the first rows. The message decides the order of otherwise equal rows."""
-    return _rows(frame.orderBy(*order, "queue", "msg").limit(SHOWN))
-
-
-def _one(frame: DataFrame) -> Mapping[str, Any]:
-    return _rows(frame)[0]
+    return frame.orderBy(*order, "queue", "msg").limit(SHOWN)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
 from celery_sqs_heartbeat.pipeline.engines import engine_of
@@ -41,13 +39,13 @@ def page_of(source: str, span: Span, engine: str = SPARK, *, is_journal: bool | 
         segments = None
     else:
         with (
-            tempfile.TemporaryDirectory(prefix="sqs-heartbeat-report-") as folder,
+            by.temporary(spark, source) as made,
             within_reach(spark, source, first, last, progress) as journal,
         ):
-            if by.build(spark, journal, folder, first, last, progress=progress) is None:
+            if by.build(spark, journal, made, first, last, progress=progress) is None:
                 raise NothingFound(f"the journal {source!r} has no segments {span}".rstrip())
             segments = count_segments(spark, journal, span)
-            found = collect(by.warehouse(spark, folder), first, last, progress)
+            found = collect(made, first, last, progress)
     _refuse_nothing(source, span, found)
     return render(found, Coverage(span=span, segments=segments))
 

@@ -34,7 +34,10 @@ def refuse_unreadable(warehouse: Warehouse, days: Days, journal: str) -> None:
     around = days.grown(1, 1)
     rejects = warehouse.read(REJECTS, days.first, days.last)
     # Few journals have rejects. Without rejects, no file has to be read.
-    if not rejects.inputFiles() or not warehouse.read(EVENTS, around.first, around.last).isEmpty():
+    if (
+        not warehouse.has_rows(REJECTS)
+        or not warehouse.read(EVENTS, around.first, around.last).isEmpty()
+    ):
         return
     counts = rejects.groupBy("reason").agg(F.sum("lines").alias("lines")).orderBy("reason")
     found = ", ".join(f"{row['reason']}: {row['lines']:,}" for row in counts.collect())

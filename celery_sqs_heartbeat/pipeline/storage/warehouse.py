@@ -33,6 +33,10 @@ class Warehouse:
         """Return the keeper of frames for writing one table."""
         return FrameCache()
 
+    def held(self, lines: DataFrame) -> DataFrame:
+        """Return the journal's lines, which are read twice: that is better than to keep them."""
+        return lines
+
     def write(
         self,
         table: Table,
@@ -77,6 +81,10 @@ class Warehouse:
                 raise
             return self.nothing(table)
         return between(frame, first, last)
+
+    def has_rows(self, table: Table) -> bool:
+        """Return whether a table has files. Days without rows may have some, too."""
+        return bool(self.read(table).inputFiles())
 
     def nothing(self, table: Table) -> DataFrame:
         """Return a frame of the table's columns without a row."""

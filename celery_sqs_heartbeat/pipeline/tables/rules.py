@@ -24,9 +24,9 @@ class Rule:
 def first_that_holds(ordered: tuple[Rule, ...]) -> Column:
     """Return `cause` and `evidence` of the first rule that applies, as one struct.
 
-    In two columns each condition would exist twice, and the plan would be larger. The last rule must
-    always apply. Sail plans one choice between all rules in milliseconds, and takes seconds for a
-    choice within the other branch of each.
+    In two columns each condition would exist twice, and the plan would be larger. The last rule
+    must always apply. Sail plans one choice between all rules in milliseconds, and takes seconds if
+    each choice is in the other branch of the one before.
     """
     first, *others = ordered
     chosen = F.when(first.condition, _verdict(first))

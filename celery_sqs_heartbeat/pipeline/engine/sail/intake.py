@@ -27,6 +27,7 @@ from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.storage.journal_days import days_between
 from celery_sqs_heartbeat.pipeline.storage.line_frames import SCHEMA, missing_journal, wanted
 from celery_sqs_heartbeat.pipeline.storage.line_marks import CORRUPT, DAY, FILE, FOLDER, TORN
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from celery_sqs_heartbeat.pipeline.tables.events import are_events, events_of
 from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
@@ -45,21 +46,22 @@ _LEFT_BEHIND = 86_400.0
 def ingest(
     spark: SparkSession,
     journal: str,
-    warehouse: str,
+    warehouse: Warehouse,
     first: datetime.date | None,
     last: datetime.date | None,
     progress: Callable[[str], None],
 ) -> Days | None:
     """Write `events` and `rejects`, from which all other tables are made.
 
-    Arguments, result and errors are the same as for `Engine.build`.
+    Other arguments, result and errors are the same as for `Engine.build`.
     """
     progress("looking for the journal's days")
-    source, made = folder_of(journal, "journal"), SailWarehouse(spark, warehouse)
+    assert isinstance(warehouse, SailWarehouse)
+    source = folder_of(journal, "journal")
     run = journal_days(source, first, last)
     if run is not None:
-        sweep(made.path, older_than=time.time() - _LEFT_BEHIND)
-        write_lines(spark, made, source, run, progress)
+        sweep(warehouse.path, older_than=time.time() - _LEFT_BEHIND)
+        write_lines(spark, warehouse, source, run, progress)
     return run
 
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.journal.kinds import local_folder
+from celery_sqs_heartbeat.pipeline.engine.choice import PATTERN
 from celery_sqs_heartbeat.pipeline.engine.sail.kept_frames import SailKept, write_parquet
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
@@ -146,7 +147,7 @@ def folder_of(path: str, what: str) -> Path:
         )
     # Without `..`, which Sail removes from a path without following links.
     folder = here.resolve()
-    if found := sorted(set(str(folder)) & set("*?[]{}")):
+    if found := sorted(set(str(folder)) & set(PATTERN)):
         raise PipelineError(
             f"the engine sail reads {' '.join(found)} as a pattern, and the {what} is "
             f"{str(folder)!r}: give a folder without it, or use the engine spark"

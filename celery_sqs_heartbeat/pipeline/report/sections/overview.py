@@ -84,7 +84,7 @@ def _ends(found: Findings, attempts: int) -> Listing:
                 number(row["attempts"]),
                 f"{row['attempts'] / attempts:.1%}",
             )
-            for row in sorted(found.ends, key=lambda row: -row["attempts"])
+            for row in sorted(found.ends, key=lambda row: (-row["attempts"], row["ended_as"]))
         ],
         numbers=2,
     )
