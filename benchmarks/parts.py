@@ -15,6 +15,7 @@ PARTS: dict[str, str] = {
     "scale": "benchmarks.scale.part",
     "starvation": "benchmarks.starvation.part",
     "recovery": "benchmarks.recovery.part",
+    "pipeline": "benchmarks.pipeline.part",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 from pyspark.sql import SparkSession
 
-from benchmarks.pipeline_sql_group_stops import GROUP_STOPS as QUERY
+from benchmarks.pipeline.sql_group_stops import GROUP_STOPS as QUERY
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, OUTCOMES
 from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
 from tests.pipeline.builders import DAY, SECOND, attempts_frame, workers_frame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,14 +35,31 @@ def make_tables(
     Args:
         progress: Receives each title when its turn comes.
     """
+    run = _linked(events, out)
+    write_tables(engine_of(engine).warehouse(spark, str(out)), run, progress=_titles(progress))
+
+
+def make_each(spark: SparkSession, events: Path, out: Path) -> dict[str, float]:
+    """Make the same tables one after another. Return the seconds of each."""
+    run = _linked(events, out)
+    warehouse = Warehouse(spark, str(out))
+    seconds = {}
+    for table in MAKERS:
+        began = time.monotonic()
+        write_tables(warehouse, run, tables=(table,))
+        seconds[table.name] = time.monotonic() - began
+    return seconds
+
+
+def _linked(events: Path, out: Path) -> Days:
+    """Let a new warehouse have the events of another. Return their days."""
     out.mkdir(parents=True)
     (out / EVENTS.name).symlink_to(events.absolute() / EVENTS.name)
     days = sorted(
         datetime.date.fromisoformat(folder.name.partition("=")[2])
         for folder in (events / EVENTS.name).glob(f"{PARTITION}=*")
     )
-    run = Days(days[0], days[-1])
-    write_tables(engine_of(engine).warehouse(spark, str(out)), run, progress=_titles(progress))
+    return Days(days[0], days[-1])
 
 
 def make_all(

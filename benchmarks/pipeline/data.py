@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.pipeline_journal import write_journal
+from benchmarks.pipeline.journal import write_journal
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
 from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse, file_options

@@ -16,12 +16,15 @@ from typing import ParamSpec, TypeVar
 
 from pyspark.sql import SparkSession
 
-from benchmarks import pipeline_duckdb, pipeline_spark
-from benchmarks.pipeline_data import Data, events_path, is_made, journal_path
-from benchmarks.pipeline_figures import Run
-from benchmarks.pipeline_jvm import Watch
-from benchmarks.pipeline_mismatch import mismatches
+from benchmarks.pipeline import duckdb_tables
+from benchmarks.pipeline import spark as jobs
+from benchmarks.pipeline.data import Data, events_path, is_made, journal_path
+from benchmarks.pipeline.figures import Run
+from benchmarks.pipeline.jvm import Watch
+from benchmarks.pipeline.mismatch import mismatches
 from celery_sqs_heartbeat.pipeline.engine.session import new_session
+from celery_sqs_heartbeat.pipeline.engines import engine_of
+from celery_sqs_heartbeat.pipeline.options import SPARK
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,23 +57,21 @@ def journal_of(folder: Path, size: int, *, with_skew: bool) -> Path:
 def of_spark(events: Path, out: Path) -> Run:
     """Make the tables of a warehouse's events with Spark."""
     with _Session() as spark:
-        return _measure(
-            spark, lambda told: pipeline_spark.make_tables(spark, events, out, told), out
-        )
+        return _measure(spark, lambda told: jobs.make_tables(spark, events, out, told), out)
 
 
 def of_journal(journal: Path, out: Path) -> Run:
     """Make events and tables of a journal with Spark, as the daily job does."""
     with _Session() as spark:
-        return _measure(spark, lambda told: pipeline_spark.make_all(spark, journal, out, told), out)
+        return _measure(spark, lambda told: jobs.make_all(spark, journal, out, told), out)
 
 
 def of_duckdb(events: Path, out: Path) -> Run:
     """Make the tables of a warehouse's events with DuckDB."""
     began = time.process_time()
     wall: defaultdict[str, float] = defaultdict(float)
-    for table, seconds in pipeline_duckdb.make_tables(events, out).items():
-        wall[pipeline_spark.TITLES[table]] += seconds
+    for table, seconds in duckdb_tables.make_tables(events, out).items():
+        wall[jobs.TITLES[table]] += seconds
     return Run(dict(wall), time.process_time() - began)
 
 
@@ -79,12 +80,30 @@ def of_sail(python: str, make: str, source: Path, out: Path) -> Run:
 
     Args:
         python: The interpreter of that environment.
-        make: The name of a function of `pipeline_spark`.
+        make: The name of a function of `benchmarks.pipeline.spark`.
     """
-    command = [python, "-m", "benchmarks.pipeline_sail", make, str(source), str(out)]
+    command = [python, "-m", "benchmarks.pipeline.sail", make, str(source), str(out)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     return Run(**json.loads(done.stdout))
+
+
+def events_in(journal: Path, out: Path) -> Path:
+    """Return a new warehouse with the events of a journal."""
+    with _Session() as spark:
+        engine_of(SPARK).read_journal(spark, str(journal), str(out))
+    return out
+
+
+def each_of_spark(events: Path, out: Path) -> dict[str, float]:
+    """Make the tables of a warehouse's events, one after another. Return the seconds of each."""
+    with _Session() as spark:
+        return jobs.make_each(spark, events, out)
+
+
+def each_of_duckdb(events: Path, out: Path) -> dict[str, float]:
+    """Do the same with DuckDB."""
+    return dict(duckdb_tables.make_tables(events, out))
 
 
 def compare(one: Path, other: Path) -> list[str]:
@@ -128,7 +147,7 @@ def _measure(spark: SparkSession, make: Callable[[Callable[[str], None]], None],
         cpu=turns[-1][2],
         reading_cpu=first_table,
         kinds=kinds,
-        writing_cpu=pipeline_spark.writing_cpu(spark, out, watch.cpu),
+        writing_cpu=jobs.writing_cpu(spark, out, watch.cpu),
         peak_mb=peak,
         heap_mb=jvm.java.lang.Runtime.getRuntime().maxMemory() / 2**20,
         load=load,

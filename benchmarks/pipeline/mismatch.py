@@ -7,8 +7,8 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection, connect
 
-from benchmarks.pipeline_duckdb import QUERIES
-from benchmarks.pipeline_sql import parquet_of, type_of
+from benchmarks.pipeline.duckdb_tables import QUERIES
+from benchmarks.pipeline.sql import parquet_of, type_of
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Column, Table
 
 #: Doubles are equal if this many digits are: their sums depend on the order of rounding.

@@ -1,4 +1,4 @@
-"""Measures Sail in its own process: `pipeline` runs `python -m benchmarks.pipeline_sail`."""
+"""Measures Sail in its own process: `pipeline` runs `python -m benchmarks.pipeline.sail`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks import pipeline_spark
-from benchmarks.pipeline_figures import Run
+from benchmarks.pipeline import spark as jobs
+from benchmarks.pipeline.figures import Run
 from celery_sqs_heartbeat.pipeline.engine.sail.session import new_session
 from celery_sqs_heartbeat.pipeline.options import SAIL
 
@@ -24,7 +24,7 @@ def main(make: str, source: str, out: str) -> None:
     def told(name: str) -> None:
         turns.append((name, time.monotonic(), time.process_time()))
 
-    getattr(pipeline_spark, make)(spark, Path(source), Path(out), told, SAIL)
+    getattr(jobs, make)(spark, Path(source), Path(out), told, SAIL)
     told("end")
     cpu = {name: seconds - turns[0][2] for name, _, seconds in turns}
     run = Run(

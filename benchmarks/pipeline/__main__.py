@@ -20,10 +20,10 @@ from pathlib import Path
 
 from duckdb import connect
 
-from benchmarks.pipeline_data import EVEN, SHAPES, events_path
-from benchmarks.pipeline_figures import Run
-from benchmarks.pipeline_projection import difference, projection
-from benchmarks.pipeline_runs import (
+from benchmarks.pipeline.data import EVEN, SHAPES, events_path
+from benchmarks.pipeline.figures import Run
+from benchmarks.pipeline.projection import difference, projection
+from benchmarks.pipeline.runs import (
     compare,
     events_of,
     fresh,
@@ -33,8 +33,8 @@ from benchmarks.pipeline_runs import (
     of_sail,
     of_spark,
 )
-from benchmarks.pipeline_sql import parquet_of
-from benchmarks.pipeline_verdict import Pair, verdicts
+from benchmarks.pipeline.sql import parquet_of
+from benchmarks.pipeline.verdict import Pair, verdicts
 from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
 from celery_sqs_heartbeat.pipeline.schema import EVENTS
 

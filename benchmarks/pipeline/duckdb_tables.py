@@ -1,10 +1,11 @@
 """Makes the tables with DuckDB in Spark's steps: from Parquet to Parquet, each read again.
 
-The SQL is in `pipeline_sql*.py`.
+The SQL is in `sql*.py`.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -15,8 +16,8 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection, connect
 
-from benchmarks import pipeline_sql_attempts, pipeline_sql_duplicates
-from benchmarks.pipeline_sql import (
+from benchmarks.pipeline import sql_attempts, sql_duplicates
+from benchmarks.pipeline.sql import (
     CALLS,
     DURATIONS,
     MACROS,
@@ -26,11 +27,11 @@ from benchmarks.pipeline_sql import (
     parquet_of,
     type_of,
 )
-from benchmarks.pipeline_sql_attempts import ATTEMPTS
-from benchmarks.pipeline_sql_duplicates import DUPLICATES
-from benchmarks.pipeline_sql_group_stops import GROUP_STOPS
-from benchmarks.pipeline_sql_in_flight import IN_FLIGHT
-from benchmarks.pipeline_sql_survey import CRASHES, FLEET, HISTOGRAMS, LAST_DAY, LATENESSES
+from benchmarks.pipeline.sql_attempts import ATTEMPTS
+from benchmarks.pipeline.sql_duplicates import DUPLICATES
+from benchmarks.pipeline.sql_group_stops import GROUP_STOPS
+from benchmarks.pipeline.sql_in_flight import IN_FLIGHT
+from benchmarks.pipeline.sql_survey import CRASHES, FLEET, HISTOGRAMS, LAST_DAY, LATENESSES
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.tables.calls import CALL_PARTS
@@ -68,7 +69,7 @@ def make_tables(events: Path, out: Path, memory_limit: str = "8GB") -> dict[str,
         connection.execute(f"SET temp_directory = {literal(Path(temp))}")
         connection.execute("SET preserve_insertion_order = FALSE")
         connection.execute("SET enable_progress_bar = FALSE")
-        for macros in (MACROS, pipeline_sql_attempts.MACROS, pipeline_sql_duplicates.MACROS):
+        for macros in (MACROS, sql_attempts.MACROS, sql_duplicates.MACROS):
             connection.execute(macros)
         _show(connection, schema.EVENTS, events)
         for table, query in QUERIES.items():
@@ -179,3 +180,7 @@ def _latenesses(
         {queue: entries[queue] * CALL_PARTS / parts[queue] for queue in calls},
         Histogram(stalls),
     )
+
+
+if __name__ == "__main__":
+    make_tables(*map(Path, sys.argv[1:3]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from benchmarks.pipeline_data import EVEN, HOT
-from benchmarks.pipeline_figures import Run
+from benchmarks.pipeline.data import EVEN, HOT
+from benchmarks.pipeline.figures import Run
 
 #: The most seconds for all tables of that many even events from Parquet, after the session starts.
 SECONDS = {10_000_000: 35.0, 30_000_000: 65.0}

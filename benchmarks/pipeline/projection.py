@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from benchmarks.pipeline_data import EVEN
-from benchmarks.pipeline_figures import Run
-from benchmarks.pipeline_jvm import EXECUTORS
-from benchmarks.pipeline_verdict import Pair, Pairs
+from benchmarks.pipeline.data import EVEN
+from benchmarks.pipeline.figures import Run
+from benchmarks.pipeline.jvm import EXECUTORS
+from benchmarks.pipeline.verdict import Pair, Pairs
 from celery_sqs_heartbeat.pipeline.prices import COMPUTE_SECOND_USD
 
 BILLION = 1_000_000_000
