@@ -175,7 +175,10 @@ def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_p
         footer = int.from_bytes(data[-8:-4], "little") + 8
         file.write_bytes(b"PAR1" + b"\xff" * (len(data) - footer - 4) + data[-footer:])
     done = subprocess.run(
-        [sys.executable, "-m", "celery", "-b", "memory://", "sqs-heartbeat", "report", str(tables)],
+        [
+            *(sys.executable, "-m", "celery", "-b", "memory://", "sqs-heartbeat", "report"),
+            *(str(tables), "--engine", "spark"),
+        ],
         cwd=tmp_path,
         # Without the options of the tests' own Spark.
         env={k: v for k, v in os.environ.items() if k not in ("PYSPARK_SUBMIT_ARGS", JAVA_VARIABLE)}

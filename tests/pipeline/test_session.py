@@ -62,6 +62,17 @@ def test_for_a_small_folder_it_plans_for_little(
     assert asked["spark.master"] == "local[1]"
 
 
+@pytest.mark.parametrize(("size", "is_tiny"), [(1_000_000, True), (1_000_001, False)])
+def test_only_for_a_tiny_folder_plans_are_interpreted(
+    asked: dict[str, str], tmp_path: Path, size: int, is_tiny: bool
+) -> None:
+    with (tmp_path / "seg-1.jsonl.zst").open("wb") as file:
+        file.truncate(size)
+    session.new_session("tests", source=str(tmp_path))
+    assert asked["spark.sql.adaptive.enabled"] == "false"
+    assert (asked.get("spark.sql.codegen.wholeStage") == "false") is is_tiny
+
+
 @pytest.mark.parametrize("source", [None, "s3://bucket/journal", "no/such/folder"])
 def test_of_what_is_no_folder_here_it_plans_for_much(
     asked: dict[str, str], source: str | None

@@ -118,13 +118,13 @@ def journal(tmp_path: Path) -> str:
 def test_the_printed_settings_can_be_pasted_and_are_valid(warehouse: str) -> None:
     result = _tune(_app(), warehouse)
     assert result.exit_code == 0, result.output
-    (assignment,) = ast.parse(result.output).body
+    (assignment,) = ast.parse(result.stdout).body
     assert isinstance(assignment, ast.Assign)
     assert ast.unparse(assignment.targets[0]) == "app.conf.sqs_heartbeat_queues"
     queues = ast.literal_eval(assignment.value)
     settings = read_settings({"sqs_heartbeat_queues": queues}.get)
     assert list(settings.queues) == ["work"]
-    said = _comments(result.output)
+    said = _comments(result.stdout)
     assert said.startswith("An attempt is one receive of a message by a worker")
     terms = queues["work"]
     assert (
@@ -160,7 +160,7 @@ def test_settings_that_check_does_not_find_worse_stay_unchanged(
 def test_thin_data_is_kept_apart_from_settings_that_are_good(journal: str) -> None:
     result = _tune(_app(), journal, "--check")
     assert '\'work\': {"visibility_timeout": 30, "threshold": 10},' in result.output
-    said = _comments(result.output)
+    said = _comments(result.stdout)
     assert "Keep visibility_timeout 30 s and threshold 10 s. There is too little data to " in said
     assert "The data cannot show how many attempts would lose their lease." in said
     assert (

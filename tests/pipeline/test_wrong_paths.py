@@ -556,7 +556,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("page")
 def test_a_full_disk_is_one_line(home: Path) -> None:
-    result = call(sqs_heartbeat, ["report", JOURNAL, "--out", "/dev/full"])
+    result = call(sqs_heartbeat, ["report", JOURNAL, "--engine", "spark", "--out", "/dev/full"])
     assert_one_line(result, REFUSED, "'/dev/full' can't be written: No space left on device")
 
 
@@ -582,7 +582,7 @@ def test_an_existing_page_survives_a_full_disk(home: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as full:
         full.setattr(whole_files.Path, "write_bytes", fill)
-        result = call(sqs_heartbeat, ["report", JOURNAL])
+        result = call(sqs_heartbeat, ["report", JOURNAL, "--engine", "spark"])
     assert_one_line(result, REFUSED, "No space left on device")
     assert out.read_text() == "the old page"
     assert call(sqs_heartbeat, ["report", JOURNAL]).exit_code == 0
