@@ -116,7 +116,7 @@ def _picture(rounds: Sequence[Round], timeouts: Sequence[int]) -> Picture:
         alt="Seconds until a killed worker's message is received again, by visibility timeout. The "
         "line of a stock worker rises with the timeout. That of this package stays near zero.",
         across="visibility timeout, seconds",
-        up="seconds until a killed worker's message is received",
+        up="seconds until received again",
     )
 
 
