@@ -105,7 +105,12 @@ class Calls:
                 self.refused.add(call.queue_url)
             else:
                 self.refused.discard(call.queue_url)
-            settle(outcomes)
+            try:
+                settle(outcomes)
+            except BaseException:
+                # Killed before it had noted the answer, of which its successor does not know.
+                world.unanswered(call)
+                raise
             world.settled(worker, host.board, call, outcomes)
             if host.worker_is_up:
                 world.check_known(worker, call)
