@@ -26,10 +26,12 @@ GROUP = "test-pythons"
 #: The tests that need no Spark, no browser and no worker process. Without the simulation: it takes
 #: longer than all of these, and nothing in it depends on the version.
 TESTS = [f"tests/{name}" for name in ("unit", "model", "fuzz", "conformance", "integration")]
-#: Left out of these folders: tests with other servers, and tests about the tests themselves.
+#: Left out of these folders: tests with other servers, and tests about the tests and the
+#: benchmarks, which draw with a large library.
 NOT_OF_THE_VERSION = [
     "tests/conformance/servers",
     "tests/integration/test_warm_processes.py",
+    "tests/unit/benchmarks",
     "tests/unit/test_contributing.py",
     "tests/unit/test_describing.py",
     "tests/unit/test_promises.py",
