@@ -166,3 +166,13 @@ def test_a_url_is_refused_with_the_way_out(run: Run, journal: Path) -> None:
     assert done.returncode == 2
     assert "give a folder, or use the engine spark" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_setting_that_sail_does_not_accept_is_named(tmp_path: Path, journal: Path) -> None:
+    arguments = (*REPORT[1:], str(journal), "--out", "page.html")
+    done = run_in(tmp_path, REPORT[0], *arguments, env={"SAIL_PYTHON": "1"})
+    assert done.returncode == 2
+    assert "the engine sail does not start" in done.stderr
+    assert "SAIL_" in done.stderr
+    assert "or use --engine spark" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -36,7 +36,7 @@ def new_session(name: str, source: str | None = None) -> SparkSession:
         source: The data's place. Sail plans in the same way for little and much data.
 
     Raises:
-        PipelineError: Sail is not installed, or this PySpark does not work with it.
+        PipelineError: Sail is not installed, does not start, or does not work with this PySpark.
     """
     del name, source
     for variable, value in _ENVIRONMENT.items():
@@ -45,8 +45,15 @@ def new_session(name: str, source: str | None = None) -> SparkSession:
         from pysail.spark import SparkConnectServer
     except ImportError as error:
         raise PipelineError(f"the engine sail needs pysail ({error}): {INSTALL}") from None
-    server = SparkConnectServer("127.0.0.1", 0)
-    server.start(background=True)
+    try:
+        server = SparkConnectServer("127.0.0.1", 0)
+        server.start(background=True)
+    except RuntimeError as error:
+        # Sail reads its settings from the environment.
+        raise PipelineError(
+            f"the engine sail does not start ({error}): correct or unset its variables SAIL_..., "
+            "or use --engine spark"
+        ) from None
     _servers.append(server)
     host, port = server.listening_address
     try:
