@@ -89,11 +89,20 @@ def _what_of(other: str) -> str:
     )
 
 
+def _has_sail(python: str) -> bool:
+    """Return whether a Python can make a report on Sail. Its environment may not be complete."""
+    code = "import celery, pysail"
+    return (
+        Path(python).exists()
+        and not subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode
+    )
+
+
 def _reports(journal: Path, folder: Path, rounds: int) -> Mapping[str, Sequence[float]]:
     """Return the seconds of whole commands by engine, in turns."""
     commands = {SPARK: _report(sys.executable, SPARK, journal, folder)}
     sail = os.environ.get("PYTHON_OF_SAIL", str(ROOT / ".venv-sail" / "bin" / "python"))
-    if Path(sail).exists():
+    if _has_sail(sail):
         commands[SAIL] = _report(sail, SAIL, journal, folder)
     else:
         events = fresh(events_in, journal, folder / "small-events")

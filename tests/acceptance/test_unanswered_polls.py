@@ -19,11 +19,11 @@ def test_a_worker_polls_again_after_polls_that_are_never_answered_and_is_deaf_me
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
-    # Before the worker starts: a poll that is open already would bring the message.
     scene.proxy.rule("ReceiveMessage", first(2, never_answer()))
-    scene.send("work", "a")
     worker = scene.worker("-c", "1", conf=STATUS)
+    # It is deaf until its third poll is answered. With a message in the queue, that would be soon.
     scene.wait_until(lambda: health(worker)["status"] == "deaf")
+    scene.send("work", "a")
     assert "sqs_heartbeat_polls_unanswered_total" in ask(worker, "/metrics")
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
