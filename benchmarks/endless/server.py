@@ -55,12 +55,6 @@ class EndlessServer(ProcessServer):
         """Return its environment variables."""
         return {"PYTHONPATH": str(ROOT)}
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
-
     def queue(self, task: str, args: Sequence[Any] = ()) -> BenchQueue:
         """Create an empty queue for messages of a task.
 

@@ -24,12 +24,6 @@ class SimulatedProcess(ProcessServer):
         # It runs in its own folder, and this checkout is the one under test.
         return {"PYTHONPATH": str(ROOT)}
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
-
     def set_timeout(self, queue: str, seconds: int) -> None:
         """Change a queue's visibility timeout."""
         client = self.client()

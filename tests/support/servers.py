@@ -56,6 +56,12 @@ class ProcessServer(SqsServer):
         """The endpoint, without a path."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
     @abstractmethod
     def command(self) -> list[str]:
         """Return the command that starts it."""
