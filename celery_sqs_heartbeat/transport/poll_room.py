@@ -36,6 +36,11 @@ MOST_POLLS = 4
 _PARTS = 4
 
 
+def least_beside(prefetch_count: int) -> int:
+    """Return how many messages an additional poll requests at least."""
+    return min(MAX_RECEIVED, math.ceil(prefetch_count / _PARTS))
+
+
 class PollRoom:
     """The room for the messages of a channel's polls, open and future ones."""
 
@@ -96,7 +101,7 @@ class PollRoom:
         if self._heartbeat.settings.keeps_order(queue):
             # It requests single messages, unless the user has set `fifo_batch`.
             return 1
-        return min(MAX_RECEIVED, math.ceil(self._kombu.prefetch_count / _PARTS))
+        return least_beside(self._kombu.prefetch_count)
 
     def _requested(self) -> int:
         """Return how many messages the open polls may return."""

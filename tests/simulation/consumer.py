@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import WAIT_BESIDE
-from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
+from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS, least_beside
 from tests.simulation.polls import LONGEST_POLL, WAIT_SECONDS, Deliver
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Consumer:
         """
         if not self._open:
             return left + self._worker.requested > 0
-        least = min(MAX_RECEIVED, math.ceil(self._world.profile.prefetch / 4))
+        least = least_beside(self._world.profile.prefetch)
         return self._is_full and len(self._open) < MOST_POLLS and left >= least
 
     def poll(self, count: int) -> None:
@@ -114,15 +113,14 @@ class Consumer:
 
     def end(self) -> None:
         """Read the open polls for their last seconds. The worker continues after that."""
-        last = [poll for poll in self._open if poll.make_last is not None]
+        last = [(poll.waits, poll.make_last) for poll in self._open if poll.make_last]
         if not last:
             return
         self._world.disturb(self._worker.name, "shuts down during a poll")
-        for poll in last:
-            if poll.make_last is not None:
-                poll.make_last()
+        for _, make_last in last:
+            make_last()
         # Plus the time that the answer takes.
-        wait = max(poll.waits for poll in last) + 3 * self._world.profile.call_timeout
+        wait = max(waits for waits, _ in last) + 3 * self._world.profile.call_timeout
         self._reads_until = self._world.clock() + wait
         go_on = partial(self._worker.when_awake, self._process, self._worker.go_on)
         self._world.clock.at(self._reads_until, go_on)
