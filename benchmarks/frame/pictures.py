@@ -17,7 +17,7 @@ mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
-#: Readable on a white and on a dark page, and told apart without colour by the markers.
+#: Readable on a white and on a dark page, and distinct without colour by the markers.
 _COLOURS = ("#0b84a5", "#d9822b", "#8a6fd1", "#3f9b5c", "#c0504d", "#7f7f7f")
 _MARKERS = "os^Dvx"
 _INK = "#808080"

@@ -57,13 +57,13 @@ def journal_of(folder: Path, size: int, *, with_skew: bool) -> Path:
 def of_spark(events: Path, out: Path) -> Run:
     """Make the tables of a warehouse's events with Spark."""
     with _Session() as spark:
-        return _measure(spark, lambda told: jobs.make_tables(spark, events, out, told), out)
+        return _measure(spark, lambda progress: jobs.make_tables(spark, events, out, progress), out)
 
 
 def of_journal(journal: Path, out: Path) -> Run:
     """Make events and tables of a journal with Spark, as the daily job does."""
     with _Session() as spark:
-        return _measure(spark, lambda told: jobs.make_all(spark, journal, out, told), out)
+        return _measure(spark, lambda progress: jobs.make_all(spark, journal, out, progress), out)
 
 
 def of_duckdb(events: Path, out: Path) -> Run:
@@ -132,11 +132,11 @@ def _measure(spark: SparkSession, make: Callable[[Callable[[str], None]], None],
     watch = Watch(jvm.java.lang.ProcessHandle.current().pid())
     turns: list[tuple[str, float, float]] = []
 
-    def told(name: str) -> None:
+    def note_turn(name: str) -> None:
         turns.append((name, time.monotonic(), watch.cpu()))
 
-    make(told)
-    told("end")
+    make(note_turn)
+    note_turn("end")
     kinds, peak = watch.by_kind(), watch.peak_mb()
     watch.stop()
     wall = {name: after[1] - began for (name, began, _), after in pairwise(turns)}

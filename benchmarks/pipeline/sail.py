@@ -21,11 +21,11 @@ def main(make: str, source: str, out: str) -> None:
     spark = new_session("benchmark")
     turns: list[tuple[str, float, float]] = []
 
-    def told(name: str) -> None:
+    def note_turn(name: str) -> None:
         turns.append((name, time.monotonic(), time.process_time()))
 
-    getattr(jobs, make)(spark, Path(source), Path(out), told, SAIL)
-    told("end")
+    getattr(jobs, make)(spark, Path(source), Path(out), note_turn, SAIL)
+    note_turn("end")
     cpu = {name: seconds - turns[0][2] for name, _, seconds in turns}
     run = Run(
         wall={name: after[1] - began for (name, began, _), after in pairwise(turns)},

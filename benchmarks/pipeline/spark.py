@@ -79,16 +79,16 @@ def make_all(
 
 def _titles(progress: Callable[[str], None]) -> Callable[[str], None]:
     """Return the title that the job may show for each table."""
-    told: set[str] = set()
+    shown: set[str] = set()
 
-    def tell(name: str) -> None:
+    def show(name: str) -> None:
         table = name.replace(" ", "_")
         title = TITLES.get(table, table)
-        if title not in told:
-            told.add(title)
+        if title not in shown:
+            shown.add(title)
             progress(title)
 
-    return tell
+    return show
 
 
 def writing_cpu(spark: SparkSession, out: Path, cpu: Callable[[], float]) -> float:
