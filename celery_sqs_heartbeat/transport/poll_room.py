@@ -64,9 +64,11 @@ class PollRoom:
         return max(1, min(most, self._share(free), free - self._requested()))
 
     def is_left_beside(self, queue: str) -> bool:
-        """Return whether there is room for one more poll of a queue that has open polls."""
+        """Return whether a queue has an open poll, and there is room for one more."""
         polls = self._open.waiting_for(queue)
-        if len(polls) >= MOST_POLLS or not self._kombu.has_slot() or not self._has_connection():
+        if not 0 < len(polls) < MOST_POLLS:
+            return False
+        if not self._kombu.has_slot() or not self._has_connection():
             return False
         free = self._kombu.free_slots()
         if free is None:

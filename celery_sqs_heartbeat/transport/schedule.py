@@ -81,8 +81,7 @@ class Schedule:
 
     def is_due_beside(self, queue: str) -> bool:
         """Return whether to poll a queue now, although it has an open poll."""
-        is_full = queue in self._full and bool(self._open.waiting_for(queue))
-        return is_full and self._room.is_left_beside(queue)
+        return queue in self._full and self._room.is_left_beside(queue)
 
     def note_answer(self, poll: Poll, received: int) -> None:
         """Note how many messages a poll returned."""
