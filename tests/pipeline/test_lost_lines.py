@@ -236,3 +236,18 @@ def test_a_worker_that_is_silent_for_long_was_killed(spark: SparkSession) -> Non
             rejects_frame(spark),
         )
         assert [row.cause for row in frame.collect()] == [cause]
+
+
+def test_a_large_fleets_pairs_are_not_compared_with_every_killed_worker(
+    spark: SparkSession,
+) -> None:
+    """Thousands of workers are killed in a day, and thousands of receives are in no journal."""
+    frame = duplicates_of(
+        attempts_frame(spark, CUT_OFF, THIRD_RECEIVE),
+        events_frame(spark),
+        workers_frame(spark, worker("w1", 5), worker("other", 100, stopped=True)),
+        rejects_frame(spark),
+    )
+    assert [row.cause for row in frame.collect()] == ["lines-lost"]
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastNestedLoopJoin BuildRight, Inner" not in plan

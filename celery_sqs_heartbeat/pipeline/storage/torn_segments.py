@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.storage.closed_segments import ANY_SEGMENT, Closed
 from celery_sqs_heartbeat.pipeline.storage.line_marks import CORRUPT, DAY, FILE, TORN, relative_path
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 
 #: For segments with a text: whether it ends with a line break, and the rest after the last one.
 _ENDS = f"`{FILE}` string, `{DAY}` date, has_end boolean, `{CORRUPT}` string"
@@ -46,7 +47,7 @@ def _ends(spark: SparkSession, path: str) -> DataFrame:
     )
     if "dt" not in texts.columns:
         # There is no folder of a day.
-        return spark.createDataFrame([], _ENDS)
+        return frame_of(spark, [], _ENDS)
     has_end = F.col("value").endswith("\n")
     rest = F.substring_index(F.substring_index("value", "\n", -1), "\r", -1)
     return texts.select(

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.storage.kept_frames import FrameCache
 from celery_sqs_heartbeat.pipeline.storage.reach import refuse_out_of_reach, spark_path
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 
 #: Text columns whose values hardly ever repeat.
 _UNIQUE_TEXTS = ("msg", "dlv", "task_id", "evidence")
@@ -88,7 +89,7 @@ class Warehouse:
 
     def nothing(self, table: Table) -> DataFrame:
         """Return a frame of the table's columns without a row."""
-        return self._spark.createDataFrame([], table.ddl)
+        return frame_of(self._spark, [], table.ddl)
 
     def _folder(self, table: Table) -> str:
         return f"{self.path}/{table.name}"

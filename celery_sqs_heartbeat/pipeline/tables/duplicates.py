@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import DUPLICATES, PARTITION
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.cause_rules import (
     DELETE_REFUSED,
     rules,
@@ -58,7 +59,7 @@ def duplicates_of(
     again = keys_of(attempts.where(F.col("rc") > 1), "msg")
     pairs = keep(_pairs(_in_order(again.only(attempts)), workers))
     if pairs.isEmpty():
-        return pairs.sparkSession.createDataFrame([], DUPLICATES.ddl)
+        return frame_of(pairs.sparkSession, [], DUPLICATES.ddl)
     holes = holes_of(attempts, events, workers, rejects)
     known = with_losses(with_worker(with_evidence(pairs, events, keep), workers), pairs, holes)
     judged = known.withColumn("judged", first_that_holds(rules()))

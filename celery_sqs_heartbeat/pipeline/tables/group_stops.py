@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, PARTITION
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.cause_rules import ENDED_RELEASES
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, unchanged
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
@@ -46,7 +47,7 @@ def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = unchang
     stopping = keys_of(of_fifo.where(_is_stop()), "msg")
     stops = keep(_by_message(stopping.only(of_fifo)))
     if stops.isEmpty():
-        return stops.sparkSession.createDataFrame([], GROUP_STOPS.ddl)
+        return frame_of(stops.sparkSession, [], GROUP_STOPS.ddl)
     in_groups = keys_of(stops, "grp").only(of_fifo)
     resumed = F.coalesce("deleted", "next_received")
     with_end = with_next(stops, in_groups).withColumn("resumed_at", resumed)

@@ -35,12 +35,12 @@ class Hole(NamedTuple):
     """A time from which lines of a worker are missing, in microseconds.
 
     Attributes:
-        queue: A queue that it served; None if no journal shows one.
+        queues: The queues that it served; none if no journal shows one.
         is_killed: Whether it was killed then, and so lost its last lines.
     """
 
     wid: str
-    queue: str | None
+    queues: tuple[str, ...]
     since: int
     until: int
     is_killed: bool = False
@@ -49,7 +49,7 @@ class Hole(NamedTuple):
 def holes_of(
     attempts: DataFrame, events: DataFrame, workers: DataFrame, rejects: DataFrame
 ) -> list[Hole]:
-    """Return the holes of all workers, once for each queue that the worker served."""
+    """Return the holes of all workers."""
     lives = {row["wid"]: row for row in lives_of(workers).collect() if row["last_seen"] is not None}
     unread = unread_days(rejects)
     suspects = [
@@ -67,13 +67,13 @@ def holes_of(
         holes += _before(life, days, begin)
         holes += _after(life, days, lease_ends.get(wid), end)
     incomplete = [wid for wid in suspects if lives[wid]["missing"]]
-    holes += [Hole(wid, None, since, until) for wid, since, until in gaps_of(events, incomplete)]
-    return [hole._replace(queue=queue) for hole in holes for queue in queues.get(hole.wid, (None,))]
+    holes += [Hole(wid, (), since, until) for wid, since, until in gaps_of(events, incomplete)]
+    return [hole._replace(queues=queues.get(hole.wid, ())) for hole in holes]
 
 
 def _before(life: Row, unread: list[datetime.date], begin: datetime.date) -> Iterator[Hole]:
     if life["first_seq"] > 1 and (unread or life["first_day"] > begin):
-        yield Hole(life["wid"], None, life["first_seen"] - _DAY_US, life["first_seen"])
+        yield Hole(life["wid"], (), life["first_seen"] - _DAY_US, life["first_seen"])
 
 
 def _after(
@@ -83,11 +83,11 @@ def _after(
         return
     wid, last = life["wid"], life["last_seen"]
     if any(day >= life["last_day"] for day in unread):
-        yield Hole(wid, None, last, last + SILENT_US)
+        yield Hole(wid, (), last, last + SILENT_US)
         return
     until = last + SILENT_US if lease_end is None else lease_end
     if end > until + TOLERANCE_US:
-        yield Hole(wid, None, last, until, is_killed=True)
+        yield Hole(wid, (), last, until, is_killed=True)
 
 
 def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str]) -> Iterator[Hole]:
@@ -95,4 +95,4 @@ def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str])
     for wid in unread.keys() - set(heard) - {""}:
         for day in unread[wid]:
             since = (day - _EPOCH).days * _DAY_US
-            yield Hole(wid, None, since, since + _DAY_US)
+            yield Hole(wid, (), since, since + _DAY_US)

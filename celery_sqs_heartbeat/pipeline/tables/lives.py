@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.opting import has_opted_out, opting_tasks
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 from celery_sqs_heartbeat.pipeline.tables.workers import missing
@@ -40,13 +41,15 @@ def unread_days(rejects: DataFrame) -> dict[str, list[datetime.date]]:
 
 def held_by(
     attempts: DataFrame, seen: list[tuple[str, int, str | None]]
-) -> tuple[dict[str, set[str]], dict[str, int]]:
+) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
     """Return the queues of each worker, and when the first lease that it held at its end expired.
 
     A live worker writes a line about the end of each lease, except for tasks that have opted out.
     """
     ddl = "wid string, last_seen bigint, tasks string"
-    workers = attempts.sparkSession.createDataFrame(seen, ddl)
+    names = ("wid", "last_seen", "tasks")
+    rows = [dict(zip(names, each, strict=True)) for each in seen]
+    workers = frame_of(attempts.sparkSession, rows, ddl)
     timeout, last_event = us_of(F.coalesce("last_vt", "vt", F.lit(0))), F.col("last_event")
     confirmed = F.coalesce("last_extended", "received") + timeout
     # If a lease had expired and was still held, the worker tries again by then.
@@ -57,21 +60,19 @@ def held_by(
         attempts.join(F.broadcast(workers), "wid")
         .groupBy("wid", "queue")
         .agg(F.min(F.when(is_held, lease_end)).alias("lease_end"))
+        .groupBy("wid")
+        .agg(F.sort_array(F.collect_list("queue")).alias("queues"), F.min("lease_end").alias("end"))
         .collect()
     )
-    queues, ends = defaultdict(set), defaultdict(list)
-    for row in found:
-        queues[row["wid"]].add(row["queue"])
-        if row["lease_end"] is not None:
-            ends[row["wid"]].append(row["lease_end"])
-    return queues, {wid: min(each) for wid, each in ends.items()}
+    ends = {row["wid"]: row["end"] for row in found if row["end"] is not None}
+    return {row["wid"]: tuple(row["queues"]) for row in found}, ends
 
 
 def gaps_of(events: DataFrame, wids: list[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the gaps in the numbers of these workers: the times of the lines around them."""
     if not wids:
         return
-    theirs = events.sparkSession.createDataFrame([(wid,) for wid in wids], "wid string")
+    theirs = frame_of(events.sparkSession, [{"wid": wid} for wid in wids], "wid string")
     in_order = Window.partitionBy("wid").orderBy("seq")
     numbered = (
         events.select("wid", "seq", "ts")

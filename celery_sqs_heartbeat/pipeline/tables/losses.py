@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.holes import Hole
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE
 
-_HOLES = "lost_by string, of_queue string, since bigint, until bigint, is_killed boolean"
+_HOLES = "lost_by string, queues array<string>, since bigint, until bigint, is_killed boolean"
+_HOLE = ("lost_by", "queues", "since", "until", "is_killed")
+#: Pairs and holes are joined by hour. Each with each would be billions in a large fleet.
+_HOUR_US = 3_600_000_000
 #: The columns that identify a pair whose first receive is in no journal.
 _PAIR = ("queue", "msg", "rc", "wid")
 
@@ -58,14 +62,22 @@ def _of_gaps(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
     is_again = (F.col("prior.wid") == F.col("lost_by")) & ~is_back
     begin = F.when(is_again, F.col("prior.last_event")).otherwise(free_at)
     is_possible = F.coalesce(~is_again | ~F.col("is_killed") | (last < lease_end), F.lit(True))
-    # If the queues of a worker are unknown, it may be any queue.
-    is_its = F.coalesce("of_queue", "queue") == F.col("queue")
     # Lines that are certainly missing come first.
     is_killed = F.col("is_killed").cast("int").cast("string")
+    gaps = pairs.where("has_gap").select(*_PAIR, "prior", "sqs_first", "received", "vt")
+    # No hole of any kind can begin earlier or end later.
+    earliest = F.least(free_at, F.col("prior.last_event"))
+    bounds = min(hole.since for hole in holes), max(hole.until for hole in holes)
+    gaps = gaps.withColumn("hour", _hours(earliest, F.col("received"), *bounds))
+    by_hour = (
+        _with_queues(_frame_of(pairs, holes), gaps, holes)
+        .withColumn("queue", F.explode("queues"))
+        .withColumn("hour", _hours(F.col("since"), F.col("until"), *bounds))
+        .drop("queues")
+    )
     return (
-        pairs.where("has_gap")
-        .select(*_PAIR, "prior", "sqs_first", "received", "vt")
-        .join(_frame_of(pairs, holes), is_its & is_possible & _meet(begin, last))
+        gaps.join(F.broadcast(by_hour), ["queue", "hour"])
+        .where(is_possible & _meet(begin, last))
         .groupBy(*_PAIR)
         .agg(F.min(F.concat(is_killed, "lost_by")).alias("chosen"))
         .select(
@@ -90,9 +102,28 @@ def _of_own(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
     )
 
 
+def _with_queues(frame: DataFrame, gaps: DataFrame, holes: Sequence[Hole]) -> DataFrame:
+    """Return the holes, in which a worker of unknown queues may have served any queue."""
+    if all(hole.queues for hole in holes):
+        return frame
+    every = [row["queue"] for row in gaps.select("queue").distinct().collect()]
+    queues = F.array(*map(F.lit, every)).cast("array<string>")
+    return frame.withColumn(
+        "queues", F.when(F.size("queues") > 0, F.col("queues")).otherwise(queues)
+    )
+
+
+def _hours(begin: Column, end: Column, least: int, most: int) -> Column:
+    """Return a row for each hour from begin to end, and for those that the tolerance reaches."""
+    first = F.greatest(begin - TOLERANCE_US, F.lit(least))
+    last = F.least(end + TOLERANCE_US, F.lit(most))
+    hours = (F.floor(each / F.lit(_HOUR_US)) for each in (first, last))
+    return F.explode(F.sequence(*hours))
+
+
 def _frame_of(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
-    rows = [tuple(hole) for hole in holes]
-    return F.broadcast(pairs.sparkSession.createDataFrame(rows, _HOLES))
+    rows = [dict(zip(_HOLE, hole, strict=True)) for hole in holes]
+    return F.broadcast(frame_of(pairs.sparkSession, rows, _HOLES))
 
 
 def _meet(begin: Column, end: Column) -> Column:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline.storage.line_marks import DAY
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.numbering import Worker
 
 #: Smaller skew is not corrected, in microseconds. An answer takes 5 to 50 ms, SQS's times are whole
@@ -61,7 +62,11 @@ def with_skew(lines: DataFrame, workers: Iterable[Worker]) -> DataFrame:
     rows = skews_of(workers)
     if not rows:
         return lines.withColumn("skew_us", F.lit(0))
-    ddl = "wid string, skews map<date, bigint>, usual bigint"
-    skewed = F.broadcast(lines.sparkSession.createDataFrame(rows, ddl))
-    skew = F.coalesce(F.col("skews")[F.col(DAY)], "usual", F.lit(0))
+    ddl = "wid string, skews map<string, bigint>, usual bigint"
+    values = [
+        {"wid": wid, "skews": {str(day): us for day, us in skews.items()}, "usual": usual}
+        for wid, skews, usual in rows
+    ]
+    skewed = F.broadcast(frame_of(lines.sparkSession, values, ddl))
+    skew = F.coalesce(F.col("skews")[F.col(DAY).cast("string")], "usual", F.lit(0))
     return lines.join(skewed, "wid", "left").withColumn("skew_us", skew)

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOMMENDATIONS
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
 from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
 from celery_sqs_heartbeat.pipeline.tuning.survey import survey
@@ -29,8 +30,7 @@ def recommendations_of(
     """
     last = durations.agg(F.max(PARTITION).alias("day")).first()
     if last is None or last.day is None:
-        return durations.sparkSession.createDataFrame([], RECOMMENDATIONS.ddl)
+        return frame_of(durations.sparkSession, [], RECOMMENDATIONS.ddl)
     found = survey(durations, attempts, events, workers)
     rows = [{**asdict(row), PARTITION: last.day} for row in recommend(found, worth or Worth())]
-    values = [tuple(row[name] for name in RECOMMENDATIONS.names) for row in rows]
-    return durations.sparkSession.createDataFrame(values, RECOMMENDATIONS.ddl)
+    return frame_of(durations.sparkSession, rows, RECOMMENDATIONS.ddl)
