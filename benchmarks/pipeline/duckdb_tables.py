@@ -5,6 +5,7 @@ The SQL is in `sql*.py`.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -41,9 +42,6 @@ from celery_sqs_heartbeat.pipeline.tuning.measured import Fleet, Measured
 from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
 from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 
-#: The number of cores that Spark uses.
-THREADS = 2
-
 #: In an order in which each table follows its sources.
 QUERIES: Mapping[Table, str] = {
     schema.WORKERS: WORKERS,
@@ -64,7 +62,7 @@ def make_tables(events: Path, out: Path, memory_limit: str = "8GB") -> dict[str,
     out.mkdir(parents=True, exist_ok=True)
     seconds = {}
     with tempfile.TemporaryDirectory(prefix=".duckdb-", dir=out) as temp, connect() as connection:
-        connection.execute(f"SET threads = {THREADS}")
+        connection.execute(f"SET threads = {len(os.sched_getaffinity(0))}")
         connection.execute(f"SET memory_limit = '{memory_limit}'")
         connection.execute(f"SET temp_directory = {literal(Path(temp))}")
         connection.execute("SET preserve_insertion_order = FALSE")

@@ -98,7 +98,21 @@ def events_in(journal: Path, out: Path) -> Path:
 def each_of_spark(events: Path, out: Path) -> dict[str, float]:
     """Make the tables of a warehouse's events, one after another. Return the seconds of each."""
     with _Session() as spark:
-        return jobs.make_each(spark, events, out)
+        return dict(jobs.make_each(spark, events, out))
+
+
+def each_with_cpu(events: Path, out: Path) -> dict[str, tuple[float, dict[str, float]]]:
+    """Do the same. Return the seconds, and the CPU seconds by kinds of Java's threads."""
+    found = {}
+    with _Session() as spark:
+        watch = Watch(_pid_of(spark))
+        before = watch.by_kind()
+        for table, seconds in jobs.make_each(spark, events, out):
+            after = watch.by_kind()
+            found[table] = seconds, {kind: after[kind] - before[kind] for kind in after}
+            before = after
+        watch.stop()
+    return found
 
 
 def each_of_duckdb(events: Path, out: Path) -> dict[str, float]:
@@ -109,6 +123,10 @@ def each_of_duckdb(events: Path, out: Path) -> dict[str, float]:
 def compare(one: Path, other: Path) -> list[str]:
     """Return the differences between the tables of two warehouses."""
     return mismatches(one, other)
+
+
+def _pid_of(spark: SparkSession) -> int:
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
 
 
 class _Session:
@@ -129,7 +147,7 @@ class _Session:
 
 def _measure(spark: SparkSession, make: Callable[[Callable[[str], None]], None], out: Path) -> Run:
     jvm = spark.sparkContext._jvm
-    watch = Watch(jvm.java.lang.ProcessHandle.current().pid())
+    watch = Watch(_pid_of(spark))
     turns: list[tuple[str, float, float]] = []
 
     def note_turn(name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -39,16 +39,14 @@ def make_tables(
     write_tables(engine_of(engine).warehouse(spark, str(out)), run, progress=_titles(progress))
 
 
-def make_each(spark: SparkSession, events: Path, out: Path) -> dict[str, float]:
-    """Make the same tables one after another. Return the seconds of each."""
+def make_each(spark: SparkSession, events: Path, out: Path) -> Iterator[tuple[str, float]]:
+    """Make the same tables one after another. Yield the name of each, and its seconds."""
     run = _linked(events, out)
     warehouse = Warehouse(spark, str(out))
-    seconds = {}
     for table in MAKERS:
         began = time.monotonic()
         write_tables(warehouse, run, tables=(table,))
-        seconds[table.name] = time.monotonic() - began
-    return seconds
+        yield table.name, time.monotonic() - began
 
 
 def _linked(events: Path, out: Path) -> Days:

@@ -18,7 +18,9 @@ MACROS = """
     CREATE MACRO is_released_while_running(started, ended_as, cause) AS
         started IS NOT NULL AND ended_as IN ('released', 'lapsed')
         AND NOT coalesce(
-            cause IN ('failed', 'backoff policy', 'delete refused', 'asked by task', 'retried'),
+            cause IN (
+                'failed', 'kept', 'backoff policy', 'delete refused', 'asked by task', 'retried'
+            ),
             FALSE
         );
     -- When an execution ended. If it was cut off, its last event.
