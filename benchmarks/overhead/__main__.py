@@ -19,7 +19,8 @@ from rich.table import Table
 from benchmarks.endless.server import EndlessServer
 from benchmarks.endless.working import Kind, Setup
 from benchmarks.frame.part import digits
-from benchmarks.overhead.cost import UNLIMITED, Cost, cost_of
+from benchmarks.overhead.turns import Costs, Pace, in_turns
+from benchmarks.overhead.variants import UNLIMITED
 
 _POOLS = ("prefork", "threads", "solo", "gevent", "eventlet")
 
@@ -28,7 +29,8 @@ _POOLS = ("prefork", "threads", "solo", "gevent", "eventlet")
 @click.option("--rounds", default=3)
 @click.option("--pool", "pools", multiple=True, type=click.Choice(_POOLS), default=_POOLS)
 @click.option("--latency", "latencies", multiple=True, type=float, default=(0.0, 0.01))
-@click.option("--tasks", default=1_000, help="Tasks of each round.")
+@click.option("--turns", default=10, help="Turns of each worker in a round.")
+@click.option("--tasks", default=100, help="Tasks of each turn.")
 @click.option(
     "--beside",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -38,11 +40,13 @@ def main(
     rounds: int,
     pools: Sequence[str],
     latencies: Sequence[float],
+    turns: int,
     tasks: int,
     beside: Path | None,
 ) -> None:
     """Print a table for each pool and latency. The workers take turns."""
     console = Console()
+    pace = Pace(rounds=rounds, turns=turns, tasks=tasks, warm_up=tasks)
     other_name = "other checkout" if beside else "stock"
     with (
         tempfile.TemporaryDirectory() as name,
@@ -56,20 +60,16 @@ def main(
                     if beside
                     else replace(ours, kind=Kind.STOCK)
                 )
-                pairs = []
-                for _ in range(rounds):
-                    theirs, mine = (
-                        cost_of(server, each, Path(name), tasks=tasks, latency=latency)
-                        for each in (other, ours)
-                    )
-                    pairs.append((theirs, mine))
-                console.print(_table(f"{pool}, {latency * 1000:g} ms a call", other_name, pairs))
+                setups = {other_name: other, "ours": ours}
+                costs = in_turns(server, setups, Path(name), pace, latency=latency)
+                console.print(_table(f"{pool}, {latency * 1000:g} ms a call", costs))
 
 
-def _table(title: str, other_name: str, pairs: Sequence[tuple[Cost, Cost]]) -> Table:
+def _table(title: str, costs: Costs) -> Table:
     table = Table(title=title)
-    for column in ("", other_name, "ours", "ratio"):
+    for column in ("", *costs, "ratio"):
         table.add_column(column, justify="right")
+    pairs = list(zip(*costs.values(), strict=True))
     for row in pairs[0][0].figures:
         figures = [(theirs.figures[row], ours.figures[row]) for theirs, ours in pairs]
         ratios = [ours / theirs for theirs, ours in figures if theirs]

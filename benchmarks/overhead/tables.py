@@ -7,14 +7,15 @@ from operator import attrgetter
 
 from benchmarks.frame.part import Spread, Table, digits
 from benchmarks.overhead.cost import Cost
-from benchmarks.overhead.variants import BATCHED, INLINE, JOURNAL, STOCK, Costs
+from benchmarks.overhead.turns import Costs
+from benchmarks.overhead.variants import BATCHED, INLINE, JOURNAL, STOCK
 
 Figure = Callable[[Cost], float]
 
 _RATE: Figure = attrgetter("tasks_per_second")
 _CONSUMER: Figure = attrgetter("consumer_us")
 _PROCESSES: Figure = attrgetter("processes_us")
-_MEMORY: Figure = attrgetter("memory")
+_MEMORY: Figure = attrgetter("mebibytes")
 
 
 def cost_table(costs: Costs, latency: float) -> Table:
@@ -45,9 +46,8 @@ def memory_table(memory: Costs) -> Table:
     """Return the memory of workers after their tasks, and the CPU that they took to start."""
     rows = []
     for name, (cost,) in memory.items():
-        start, end = cost.start, cost.end
-        sizes = (end.worker_memory, end.keeper_memory, cost.memory)
-        starts = (start.worker_cpu, start.keeper_cpu)
+        sizes = (cost.memory.worker, cost.memory.keeper, cost.mebibytes)
+        starts = (cost.start.worker, cost.start.keeper)
         rows.append([name, *map(digits, sizes), *map(digits, starts)])
     columns = (
         "",

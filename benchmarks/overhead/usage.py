@@ -2,50 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
+
+from benchmarks.overhead.cpu import first_thread_seconds, process_seconds
 
 #: What identifies the keeper's process among the worker's processes.
 _KEEPER = "celery_sqs_heartbeat.keeper"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """The use of a worker's processes so far: CPU in seconds, memory in MiB.
-
-    Memory is the proportional set size (PSS), so pages that a pool's processes share count once.
+class Cpu:
+    """CPU seconds of a worker's processes.
 
     Attributes:
-        consumer_cpu: CPU of the main process's first thread, which receives and acks.
-        worker_cpu: CPU of the main process and its pool.
+        consumer: Those of the main process's first thread, which receives and acks.
+        worker: Those of the main process and its pool.
     """
 
-    consumer_cpu: float
-    worker_cpu: float
-    keeper_cpu: float
-    worker_memory: float
-    keeper_memory: float
+    consumer: float
+    worker: float
+    keeper: float
 
-    @classmethod
-    def of(cls, pid: int) -> Usage:
-        """Return the use of a worker, its pool and its keeper.
-
-        Args:
-            pid: The worker's main process.
-        """
-        main = psutil.Process(pid)
-        cpu, memory = [0.0, 0.0], [0.0, 0.0]
-        for process in (main, *main.children(recursive=True)):
-            index = int(_KEEPER in process.cmdline())
-            times = process.cpu_times()
-            cpu[index] += times.user + times.system
-            memory[index] += process.memory_full_info().pss / 2**20
-        first = next(each for each in main.threads() if each.id == pid)
-        return cls(
-            consumer_cpu=first.user_time + first.system_time,
-            worker_cpu=cpu[0],
-            keeper_cpu=cpu[1],
-            worker_memory=memory[0],
-            keeper_memory=memory[1],
+    def __add__(self, other: Cpu) -> Cpu:
+        return Cpu(
+            consumer=self.consumer + other.consumer,
+            worker=self.worker + other.worker,
+            keeper=self.keeper + other.keeper,
         )
+
+    def __sub__(self, other: Cpu) -> Cpu:
+        return Cpu(
+            consumer=self.consumer - other.consumer,
+            worker=self.worker - other.worker,
+            keeper=self.keeper - other.keeper,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory of a worker's processes in MiB, as proportional set size (PSS).
+
+    So pages that a pool's processes share count once.
+    """
+
+    worker: float
+    keeper: float
+
+
+class Processes:
+    """A worker's processes.
+
+    Args:
+        pid: The worker's main process, which has started its pool and its keeper.
+    """
+
+    def __init__(self, pid: int) -> None:
+        main = psutil.Process(pid)
+        processes = [main, *main.children(recursive=True)]
+        self._pid = pid
+        self._keeper = [each for each in processes if _KEEPER in each.cmdline()]
+        self._worker = [each for each in processes if each not in self._keeper]
+
+    def cpu(self) -> Cpu:
+        """Return their CPU so far."""
+        return Cpu(
+            consumer=first_thread_seconds(self._pid),
+            worker=_sum(self._worker, lambda each: process_seconds(each.pid)),
+            keeper=_sum(self._keeper, lambda each: process_seconds(each.pid)),
+        )
+
+    def memory(self) -> Memory:
+        """Return their memory now."""
+        return Memory(worker=_sum(self._worker, _mebibytes), keeper=_sum(self._keeper, _mebibytes))
+
+
+def _sum(processes: list[psutil.Process], of: Callable[[psutil.Process], float]) -> float:
+    return sum(map(of, processes), 0.0)
+
+
+def _mebibytes(process: psutil.Process) -> float:
+    return float(process.memory_full_info().pss) / 2**20

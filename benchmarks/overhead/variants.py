@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.endless.server import EndlessServer
 from benchmarks.endless.working import Kind, Setup
-from benchmarks.overhead.cost import UNLIMITED, Cost, cost_of
+
+#: More than the tasks of any turn. When its prefetch count is reached, a stock worker only waits.
+#: (Celery takes a multiplier of 0 on its command line for none.)
+UNLIMITED = 5_000
 
 STOCK, INLINE, BATCHED, JOURNAL = "stock", "inline", "batched", "batched, journal"
 #: Both delete each message by a blocking call, so the difference is what leases cost.
 BLOCKING = (STOCK, INLINE)
 ALL = (STOCK, INLINE, BATCHED, JOURNAL)
 
-#: The costs of each round, by the worker's name.
-Costs = Mapping[str, Sequence[Cost]]
 
-
-def setup_of(name: str, folder: Path, *, fresh: bool = False) -> Setup:
-    """Return how to start a worker.
+def setups_of(names: Sequence[str], folder: Path, *, fresh: bool = False) -> Mapping[str, Setup]:
+    """Return how to start each worker.
 
     Args:
-        folder: For its journal.
-        fresh: Whether it imports Celery itself.
+        folder: For the journal.
+        fresh: Whether they import Celery themselves.
     """
+    return {name: _setup_of(name, folder, fresh=fresh) for name in names}
+
+
+def _setup_of(name: str, folder: Path, *, fresh: bool) -> Setup:
     conf: dict[str, str] = {}
     if name == INLINE:
         conf["sqs_heartbeat_ack"] = "inline"
@@ -33,22 +35,3 @@ def setup_of(name: str, folder: Path, *, fresh: bool = False) -> Setup:
         conf["sqs_heartbeat_journal"] = str(folder / "journal")
     kind = Kind.STOCK if name == STOCK else Kind.OURS
     return Setup(kind=kind, prefetch=UNLIMITED, conf=conf, fresh=fresh)
-
-
-def in_turns(
-    server: EndlessServer,
-    names: Sequence[str],
-    folder: Path,
-    *,
-    rounds: int,
-    tasks: int,
-    latency: float,
-    fresh: bool = False,
-) -> Costs:
-    """Run one worker after the other, and all of them again in each round."""
-    costs: dict[str, list[Cost]] = defaultdict(list)
-    for _ in range(rounds):
-        for name in names:
-            setup = setup_of(name, folder, fresh=fresh)
-            costs[name].append(cost_of(server, setup, folder, tasks=tasks, latency=latency))
-    return costs

@@ -11,7 +11,7 @@ from benchmarks.frame.part import Size
 from benchmarks.overhead.cost import Cost
 from benchmarks.overhead.tables import cost_table, memory_table
 from benchmarks.overhead.tables import ratios_of as overhead_ratios_of
-from benchmarks.overhead.usage import Usage
+from benchmarks.overhead.usage import Cpu, Memory
 from benchmarks.overhead.variants import BATCHED, INLINE, JOURNAL, STOCK
 from benchmarks.throughput.grid import Cell
 from benchmarks.throughput.plan import plan_of
@@ -59,17 +59,13 @@ def test_calls_are_shown_per_task_and_together() -> None:
 
 
 def cost(consumer_cpu: float, *, tasks_per_second: float = 100, memory: float = 10) -> Cost:
-    start, end = (
-        Usage(
-            consumer_cpu=1 + cpu,
-            worker_cpu=1 + cpu,
-            keeper_cpu=cpu,
-            worker_memory=memory,
-            keeper_memory=memory,
-        )
-        for cpu in (0.0, consumer_cpu)
+    return Cost(
+        tasks=1_000,
+        seconds=1_000 / tasks_per_second,
+        cpu=Cpu(consumer=consumer_cpu, worker=consumer_cpu, keeper=consumer_cpu),
+        start=Cpu(consumer=1, worker=1, keeper=0),
+        memory=Memory(worker=memory, keeper=memory),
     )
-    return Cost(1_000, tasks_per_second, start, end)
 
 
 COSTS = {

@@ -1,0 +1,114 @@
+"""Has workers run tasks in turns, and returns what these cost each of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.endless.server import BenchQueue, EndlessServer
+from benchmarks.endless.working import NOTHING, Setup, working
+from benchmarks.overhead.cost import Cost
+from benchmarks.overhead.usage import Processes
+from tests.support.waiting import wait_until
+from tests.support.workers import ProcessWorker
+
+#: The costs of each round, by the worker's name.
+Costs = Mapping[str, Sequence[Cost]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How many tasks are run.
+
+    Attributes:
+        rounds: Each is a sample of the cost of each worker.
+        turns: How often each worker has its turn in a round.
+        tasks: The tasks of a turn.
+        warm_up: The tasks of each worker before the first round.
+    """
+
+    rounds: int
+    turns: int
+    tasks: int
+    warm_up: int
+
+
+class _Measured:
+    """A worker that runs tasks when it has its turn."""
+
+    def __init__(self, queue: BenchQueue, worker: ProcessWorker) -> None:
+        self._queue = queue
+        self._worker = worker
+        self._processes = Processes(worker.pid)
+        self._start = self._before = self._processes.cpu()
+        self._cpu = self._before - self._before
+        self._tasks, self._seconds = 0, 0.0
+
+    def run(self, tasks: int) -> None:
+        """Have it receive, run and delete that many messages."""
+        queue = self._queue
+        queue.forget()
+        before = self._processes.cpu()
+        queue.fill(count=tasks)
+        wait_until(lambda: queue.counts().deleted >= tasks, tell=self._worker.logs)
+        self._cpu += self._processes.cpu() - before
+        counts = queue.counts(events=True)
+        begun = next(at for at, count in counts.receives if count)
+        ended, _ = counts.deletes[-1]
+        self._seconds += ended - begun
+        self._tasks += tasks
+
+    def take_cost(self) -> Cost:
+        """Return the cost of all tasks since the last call."""
+        cost = Cost(
+            tasks=self._tasks,
+            seconds=self._seconds,
+            cpu=self._cpu,
+            start=self._start,
+            memory=self._processes.memory(),
+        )
+        self._cpu -= self._cpu
+        self._tasks, self._seconds = 0, 0.0
+        return cost
+
+
+def in_turns(
+    server: EndlessServer, setups: Mapping[str, Setup], folder: Path, pace: Pace, *, latency: float
+) -> Costs:
+    """Run all workers, and give them messages in turns. All but one only wait.
+
+    Turns are short, because the load of a machine changes from one second to the next.
+
+    Args:
+        latency: Seconds that each call takes.
+    """
+    costs: dict[str, list[Cost]] = defaultdict(list)
+    with ExitStack() as stack:
+        workers = {
+            name: stack.enter_context(_measured(server, setup, folder, latency))
+            for name, setup in setups.items()
+        }
+        if pace.warm_up:
+            for worker in workers.values():
+                worker.run(pace.warm_up)
+                worker.take_cost()
+        for _ in range(pace.rounds):
+            for _ in range(pace.turns):
+                for worker in workers.values():
+                    worker.run(pace.tasks)
+            for name, worker in workers.items():
+                costs[name].append(worker.take_cost())
+    return costs
+
+
+@contextmanager
+def _measured(
+    server: EndlessServer, setup: Setup, folder: Path, latency: float
+) -> Iterator[_Measured]:
+    queue = server.queue(NOTHING)
+    with working(server, queue, setup, folder) as worker:
+        queue.set_latency(latency)
+        yield _Measured(queue, worker)
