@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from benchmarks.extension_calls.dotnet import DOTNET
 from benchmarks.extension_calls.ours import ours
 from benchmarks.extension_calls.pubsub import PUBSUB
-from benchmarks.extension_calls.queue import Queue
+from benchmarks.extension_calls.queue import Tally
 from benchmarks.extension_calls.timers import MASSTRANSIT, SQS_CONSUMER, TASKIQ
 from benchmarks.extension_calls.trace import Window, bound, draw, held_seconds
 from benchmarks.extension_calls.ways import Way, play
@@ -20,6 +22,8 @@ OURS = ours()
 OURS_WITH_5 = ours(5)
 PEERS = (DOTNET, PUBSUB, SQS_CONSUMER, MASSTRANSIT, TASKIQ)
 WAYS = (OURS, OURS_WITH_5, *PEERS)
+#: What each trace is played with.
+_PLAYS = tuple(itertools.product(TIMEOUTS, WAYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +35,19 @@ class Count:
         bound: The calls that full batches at the last moment would have needed.
     """
 
-    queue: Queue
+    tally: Tally
     held: float
     bound: float
 
     @property
     def to_bound(self) -> float:
         """The calls as a multiple of the bound."""
-        return self.queue.calls / self.bound
+        return self.tally.calls / self.bound
 
     @property
     def per_hour(self) -> float:
         """Calls per message in flight and hour."""
-        return self.queue.calls / self.held * 3600
+        return self.tally.calls / self.held * 3600
 
 
 @dataclass(frozen=True)
@@ -68,25 +72,37 @@ class Counts:
     def to_ours(self, way: Way, timeout: int, size: int) -> list[float]:
         """Return the calls as a multiple of ours on the same trace, in each round."""
         pairs = zip(self.rounds[way, timeout, size], self.rounds[OURS, timeout, size], strict=True)
-        return [theirs.queue.calls / own.queue.calls for theirs, own in pairs]
+        return [theirs.tally.calls / own.tally.calls for theirs, own in pairs]
 
 
 def count(windows: Mapping[int, float], rounds: int) -> Counts:
-    """Play everything.
+    """Play everything, on all cores.
 
     Args:
         windows: For how many seconds calls are counted, by the number of messages in flight.
         rounds: How many traces of each size.
     """
+    traces = [(size, windows[size], seed) for size in windows for seed in range(rounds)]
     counts: dict[tuple[Way, int, int], list[Count]] = {}
-    for size, seconds in windows.items():
-        window = Window(0, seconds)
-        for seed in range(rounds):
-            trace = draw(size, seconds, seed)
-            held = held_seconds(trace, window)
-            for timeout in TIMEOUTS:
-                for way in WAYS:
-                    least = bound(held, every=way.longest(timeout))
-                    played = Count(play(way, trace, window, timeout), held, least)
-                    counts.setdefault((way, timeout, size), []).append(played)
+    with ProcessPoolExecutor() as processes:
+        # Those of most messages first, because they take longest.
+        jobs = [processes.submit(_play_all, *trace) for trace in reversed(traces)]
+        for (size, _, _), job in zip(traces, reversed(jobs), strict=True):
+            for (timeout, way), played in zip(_PLAYS, job.result(), strict=True):
+                counts.setdefault((way, timeout, size), []).append(played)
     return Counts(list(windows), counts)
+
+
+def _play_all(size: int, seconds: float, seed: int) -> list[Count]:
+    """Draw a trace, and play it in every way."""
+    window = Window(0, seconds)
+    trace = draw(size, seconds, seed)
+    held = held_seconds(trace, window)
+    return [
+        Count(
+            play(way, trace, window, timeout),
+            held,
+            bound(held, every=way.longest(timeout)),
+        )
+        for timeout, way in _PLAYS
+    ]

@@ -52,14 +52,14 @@ def _cost_table(counts: Counts, timeout: int) -> Table:
     few, many = counts.sizes[0], counts.sizes[-1]
     rows = []
     for way in WAYS:
-        queues = [each.queue for each in counts.of(way, timeout)]
+        tallies = [each.tally for each in counts.of(way, timeout)]
         rows.append(
             [
                 way.name,
                 *(median(counts.per_hour(way, timeout, size)) for size in (few, many)),
-                f"{min(queue.least_left for queue in queues):.1f} s",
-                _percent(sum(q.late for q in queues), sum(q.extensions for q in queues)),
-                _percent(sum(q.lapsed for q in queues), sum(q.ended for q in queues)),
+                f"{min(each.least_left for each in tallies):.1f} s",
+                _percent(sum(t.late for t in tallies), sum(t.extensions for t in tallies)),
+                _percent(sum(t.lapsed for t in tallies), sum(t.ended for t in tallies)),
             ]
         )
     columns = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from benchmarks.extension_calls.trace import BATCH, Arrival, Window
 from celery_sqs_heartbeat.testing import FakeClock
@@ -36,29 +36,36 @@ class Held:
     has_lapsed: bool = False
 
 
-@dataclass
-class Queue:
-    """One queue. Every message can be extended, except after its task's end.
+@dataclass(slots=True)
+class Tally:
+    """What happened to a queue in the window.
 
     Attributes:
-        calls: How many were sent in the window.
+        calls: How many were sent.
         extensions: How many entries of them took effect.
         late: How many of these came with little time left.
         least_left: The least time left at an extension.
-        ended: How many messages ended in the window.
+        ended: How many messages ended.
         lapsed: How many of these had become visible while their tasks ran.
     """
 
-    clock: FakeClock
-    visibility_timeout: int
-    window: Window
     calls: int = 0
     extensions: int = 0
     late: int = 0
     least_left: float = float("inf")
     ended: int = 0
     lapsed: int = 0
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+
+class Queue:
+    """One queue. Every message can be extended, except after its task's end."""
+
+    def __init__(self, clock: FakeClock, visibility_timeout: int, window: Window) -> None:
+        self.clock = clock
+        self.visibility_timeout = visibility_timeout
+        self.tally = Tally()
+        self._window = window
+        self._numbers = itertools.count()
 
     def receive(self, arrival: Arrival) -> Held:
         """Hide a message, now."""
@@ -70,8 +77,8 @@ class Queue:
         self._note_lapse(message)
         message.has_ended = True
         if self._counts(self.clock()):
-            self.ended += 1
-            self.lapsed += message.has_lapsed
+            self.tally.ended += 1
+            self.tally.lapsed += message.has_lapsed
 
     def extend(
         self,
@@ -86,7 +93,7 @@ class Queue:
         """
         assert 0 < len(messages) <= BATCH
         now = self.clock()
-        self.calls += self._counts(now)
+        self.tally.calls += self._counts(now)
         self.clock.at(now + ROUND_TRIP / 2, lambda: self._arrive(messages, timeout))
         if answered is not None:
             self.clock.at(now + ROUND_TRIP, answered)
@@ -110,13 +117,13 @@ class Queue:
             self._note_lapse(message)
             if self._counts(now) and not message.has_lapsed:
                 left = message.visible_at - now
-                self.extensions += 1
-                self.late += left < LITTLE
-                self.least_left = min(self.least_left, left)
+                self.tally.extensions += 1
+                self.tally.late += left < LITTLE
+                self.tally.least_left = min(self.tally.least_left, left)
             message.visible_at = now + timeout
 
     def _note_lapse(self, message: Held) -> None:
         message.has_lapsed = message.has_lapsed or message.visible_at <= self.clock()
 
     def _counts(self, now: float) -> bool:
-        return self.window.start <= now < self.window.end
+        return self._window.start <= now < self._window.end

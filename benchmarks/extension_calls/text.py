@@ -60,7 +60,7 @@ many as this package with .NET's threshold of 5 s. With {many:,} messages and a 
 def _times_as_many(counts: Counts, timeout: int, size: int) -> tuple[str, str]:
     """Return .NET's calls as a multiple of ours, with our default threshold and with its own."""
     theirs, own = (counts.rounds[way, timeout, size] for way in (DOTNET, OURS_WITH_5))
-    same = [a.queue.calls / b.queue.calls for a, b in zip(theirs, own, strict=True)]
+    same = [a.tally.calls / b.tally.calls for a, b in zip(theirs, own, strict=True)]
     return median(counts.to_ours(DOTNET, timeout, size)), median(same)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from benchmarks.extension_calls.queue import Held, Queue
+from benchmarks.extension_calls.queue import Held, Queue, Tally
 from benchmarks.extension_calls.trace import HISTORY_SECONDS, Arrival, Window
 from celery_sqs_heartbeat.testing import FakeClock
 
@@ -38,15 +38,15 @@ class Way:
     new: Callable[[Queue], Extending]
 
 
-def play(way: Way, trace: Sequence[Arrival], window: Window, visibility_timeout: int) -> Queue:
-    """Play a trace to the end of the window, and return the queue with its counts."""
+def play(way: Way, trace: Sequence[Arrival], window: Window, visibility_timeout: int) -> Tally:
+    """Play a trace to the end of the window, and return what happened to its queue."""
     clock = FakeClock(-HISTORY_SECONDS)
     queue = Queue(clock, visibility_timeout, window)
     extending = way.new(queue)
     for arrival in trace:
         clock.at(arrival.received_at, partial(_begin, queue, extending, arrival))
     clock.advance(window.end - clock())
-    return queue
+    return queue.tally
 
 
 def _begin(queue: Queue, extending: Extending, arrival: Arrival) -> None:

@@ -100,15 +100,15 @@ def test_a_queue_counts_calls_in_the_window_and_the_time_left_when_they_arrive()
     for at in (5, 28, 50):
         clock.at(at, lambda: queue.extend([message], 30))
     clock.advance(60)
-    assert (queue.calls, queue.extensions, queue.late) == (2, 2, 0)
-    assert queue.least_left == pytest.approx(5 + ARRIVES + 30 - 28 - ARRIVES)
+    assert (queue.tally.calls, queue.tally.extensions, queue.tally.late) == (2, 2, 0)
+    assert queue.tally.least_left == pytest.approx(5 + ARRIVES + 30 - 28 - ARRIVES)
 
 
 def test_a_message_that_no_one_extends_is_lost() -> None:
     idle = Way("idle", lambda timeout: timeout, lambda queue: Idle())
     trace = [Arrival(0, 0, 29), Arrival(0, 0, 31)]
-    queue = play(idle, trace, Window(0, 100), 30)
-    assert (queue.calls, queue.ended, queue.lapsed) == (0, 2, 1)
+    tally = play(idle, trace, Window(0, 100), 30)
+    assert (tally.calls, tally.ended, tally.lapsed) == (0, 2, 1)
 
 
 class Idle:
@@ -122,14 +122,14 @@ class Idle:
 def test_ours_extends_with_a_third_left_and_fills_the_call_with_what_is_due_next() -> None:
     queue = sent(ours(), (0, 50), (7, 50), until=60)
     assert queue.sent == [(20, 2, 30), (40, 2, 30)]
-    assert queue.least_left == pytest.approx(10 - ARRIVES)
+    assert queue.tally.least_left == pytest.approx(10 - ARRIVES)
 
 
 def test_ours_counts_from_the_start_of_the_poll() -> None:
     trace = [Arrival(0, 8, 25)]
-    queue = play(ours(), trace, Window(0, 100), 30)
+    tally = play(ours(), trace, Window(0, 100), 30)
     # At 20 s, although 18 s are left.
-    assert queue.least_left == pytest.approx(18 - ARRIVES)
+    assert tally.least_left == pytest.approx(18 - ARRIVES)
 
 
 def test_ours_has_another_threshold_if_asked() -> None:
@@ -169,7 +169,7 @@ def test_taskiq_extends_at_half_of_the_timeout_and_at_most_a_hundred_times() -> 
     queue = sent(TASKIQ, (0, 2_000), until=2_100)
     assert queue.sent[0] == (15, 1, 30)
     assert len(queue.sent) == 100
-    assert queue.lapsed == 1
+    assert queue.tally.lapsed == 1
 
 
 def test_pubsub_extends_everything_in_each_pass_in_calls_for_ten() -> None:
