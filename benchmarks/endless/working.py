@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,29 @@ def working(
     Args:
         folder: For its log, and for the times of `timed` tasks (`starts_of`).
     """
+    with all_working(server, {queue: setup}, folder) as (worker,):
+        yield worker
+
+
+@contextmanager
+def all_working(
+    server: EndlessServer, setups: Mapping[BenchQueue, Setup], folder: Path
+) -> Iterator[Sequence[ProcessWorker]]:
+    """Run a worker on each queue during a `with` block. They start at the same time."""
+    with ExitStack() as ends:
+        workers = []
+        for queue, setup in setups.items():
+            worker = _start(server, queue, setup, folder)
+            ends.callback(worker.teardown)
+            workers.append(worker)
+        for queue, worker in zip(setups, workers, strict=True):
+            wait_until(partial(_is_polling, queue, worker), tell=worker.logs)
+        yield workers
+
+
+def _start(server: EndlessServer, queue: BenchQueue, setup: Setup, folder: Path) -> ProcessWorker:
     is_other = setup.checkout != ROOT
-    worker = launch(
+    return launch(
         queue.name,
         app="benchmarks.endless.tasks",
         args=["-Q", queue.name, *setup.args],
@@ -79,11 +101,6 @@ def working(
         cwd=_only_benchmarks(folder) if is_other else ROOT,
         fresh=setup.fresh or is_other,
     )
-    try:
-        wait_until(lambda: _is_polling(queue, worker), tell=worker.logs)
-        yield worker
-    finally:
-        worker.teardown()
 
 
 def starts_of(queue: BenchQueue, folder: Path) -> Path:

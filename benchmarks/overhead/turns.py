@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.endless.server import BenchQueue, EndlessServer
-from benchmarks.endless.working import NOTHING, Setup, working
+from benchmarks.endless.working import NOTHING, Setup, all_working
 from benchmarks.overhead.cost import Cost
 from benchmarks.overhead.usage import Processes
 from tests.support.waiting import wait_until
@@ -85,12 +84,16 @@ def in_turns(
     Args:
         latency: Seconds that each call takes.
     """
+    queues = {name: server.queue(NOTHING) for name in setups}
+    started = all_working(server, {queues[name]: setups[name] for name in setups}, folder)
     costs: dict[str, list[Cost]] = defaultdict(list)
-    with ExitStack() as stack:
+    with started as processes:
         workers = {
-            name: stack.enter_context(_measured(server, setup, folder, latency))
-            for name, setup in setups.items()
+            name: _Measured(queue, process)
+            for (name, queue), process in zip(queues.items(), processes, strict=True)
         }
+        for queue in queues.values():
+            queue.set_latency(latency)
         if pace.warm_up:
             for worker in workers.values():
                 worker.run(pace.warm_up)
@@ -102,13 +105,3 @@ def in_turns(
             for name, worker in workers.items():
                 costs[name].append(worker.take_cost())
     return costs
-
-
-@contextmanager
-def _measured(
-    server: EndlessServer, setup: Setup, folder: Path, latency: float
-) -> Iterator[_Measured]:
-    queue = server.queue(NOTHING)
-    with working(server, queue, setup, folder) as worker:
-        queue.set_latency(latency)
-        yield _Measured(queue, worker)

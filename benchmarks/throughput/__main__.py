@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.endless.server import EndlessServer
 from benchmarks.endless.working import NOTHING, POOLS, Kind, Setup, working
-from benchmarks.throughput.rates import begin, measure
+from benchmarks.throughput.rates import measure
 
 
 @click.command()
@@ -34,7 +34,6 @@ def main(pool: str, prefetch: int, latency: float, kind: str, seconds: float, wi
         queue = server.queue(NOTHING)
         with working(server, queue, setup, Path(folder)) as worker:
             console.print(f"worker {worker.pid}, server {server.pid}")
-            begin(queue)
             for _ in range(windows):
                 rate = measure(queue, latency, seconds)
                 console.print(f"{rate.tasks_per_second:8.1f} tasks/s")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.endless.server import EndlessServer
-from benchmarks.endless.working import NOTHING, Kind, working
+from benchmarks.endless.server import BenchQueue, EndlessServer
+from benchmarks.endless.working import NOTHING, Kind, all_working
 from benchmarks.throughput.plan import Plan
-from benchmarks.throughput.rates import Rate, begin, measure
+from benchmarks.throughput.rates import Rate, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,29 @@ Grid = Mapping[Cell, Sequence[Rate]]
 
 
 def measure_grid(server: EndlessServer, plan: Plan, folder: Path) -> Grid:
-    """Measure all cells, one worker after the other."""
+    """Measure all cells, and return their rates."""
     grid: dict[Cell, list[Rate]] = defaultdict(list)
-    for setup in plan.lives():
-        queue = server.queue(NOTHING)
-        with working(server, queue, setup, folder):
-            begin(queue)
-            for latency in plan.latencies[setup.pool]:
-                cell = Cell(setup.pool, setup.prefetch, latency, setup.kind)
-                grid[cell].append(measure(queue, latency, plan.window))
+    for setups in plan.lives():
+        queues = {server.queue(NOTHING): setup for setup in setups}
+        with all_working(server, queues, folder):
+            for latency in plan.latencies[setups[0].pool]:
+                rates = _measure_all(list(queues), latency, plan.window)
+                for setup, rate in zip(setups, rates, strict=True):
+                    cell = Cell(setup.pool, setup.prefetch, latency, setup.kind)
+                    grid[cell].append(rate)
     return grid
+
+
+def _measure_all(queues: Sequence[BenchQueue], latency: float, window: float) -> Sequence[Rate]:
+    """Measure workers: all at the same time, unless their calls take no time.
+
+    Then they need the CPU, and each is measured while the others have nothing to do.
+    """
+    if latency:
+        with ThreadPoolExecutor(len(queues)) as threads:
+            return list(threads.map(lambda queue: measure(queue, latency, window), queues))
+    rates = []
+    for queue in queues:
+        rates.append(measure(queue, latency, window))
+        queue.fill()
+    return rates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.endless.server import Counts, EndlessServer
 from benchmarks.endless.tasks import TRANSPORT
-from benchmarks.endless.working import NOTHING, Kind, Setup, working
+from benchmarks.endless.working import NOTHING, Kind, Setup, all_working
 from benchmarks.frame.part import Table, digits
 
 #: How long a poll of an empty queue waits, in seconds. kombu's default is 10.
@@ -17,15 +17,13 @@ _CONF = {"broker_transport_options": {**TRANSPORT, "wait_time_seconds": _WAIT_SE
 
 def measure_idle(server: EndlessServer, seconds: float, folder: Path) -> Table:
     """Measure both kinds of workers, at the same time because they do hardly anything."""
-    stock, ours = (server.queue(NOTHING) for _ in Kind)
-    with (
-        working(server, stock, Setup(kind=Kind.STOCK, conf=_CONF), folder),
-        working(server, ours, Setup(kind=Kind.OURS, conf=_CONF), folder),
-    ):
-        stock.forget()
-        ours.forget()
+    queues = {kind: server.queue(NOTHING) for kind in Kind}
+    setups = {queue: Setup(kind=kind, conf=_CONF) for kind, queue in queues.items()}
+    with all_working(server, setups, folder):
+        for queue in setups:
+            queue.forget()
         time.sleep(seconds)
-        counts = {Kind.STOCK: stock.counts(events=True), Kind.OURS: ours.counts(events=True)}
+        counts = {kind: queue.counts(events=True) for kind, queue in queues.items()}
     rows = [
         [kind.value, digits(_polls_per_minute(each)), str(_other_calls(each))]
         for kind, each in counts.items()

@@ -20,7 +20,9 @@ Tasks per second of a worker with `--heartbeat-sqs` beside a stock one, when eac
 0 to 50 ms. Both run two processes (or threads, or greenlets) and `task_acks_late`, and their tasks
 do nothing. The prefetch multiplier is 1, 4 (Celery's default) or 50, so a worker holds 2, 8 or 100
 messages. The server never runs out of messages, and serves over 20,000 a second, so the worker is
-the limit. Workers take turns, and each one lives for all latencies of a round."""
+the limit. Each worker lives for all latencies of a round. Ours take turns. Stock workers of all
+prefetch multipliers live at the same time, because they mostly wait. At 0 ms, when they do not,
+they take turns, too."""
 
 _NOTES = [
     "A stock worker with all prefetch slots in use waits for kombu's polling interval, which is "
@@ -32,7 +34,8 @@ _NOTES = [
     "its time is Celery's and kombu's. A receive takes two to three times as long as a task does "
     "there, mostly to sign it and to run curl. So while messages wait for the pool, our worker "
     "does not poll before there is room for ten, or for a quarter of its prefetch count.",
-    "The time from send to start includes that of the receive's answer.",
+    "The time from send to start includes that of the receive's answer. Both workers are measured "
+    "at the same time.",
     "This does not show tasks that do something: if tasks take longer than what a worker does for "
     "each of their messages, both kinds of worker are as fast as their tasks. SQS itself often "
     "returns fewer than ten messages per receive, and its calls do not all take the same time. "

@@ -31,16 +31,19 @@ class Plan:
     idle: float
     profile: float
 
-    def lives(self) -> Iterator[Setup]:
-        """Return the workers to measure, stock and ours in turns."""
+    def lives(self) -> Iterator[Sequence[Setup]]:
+        """Return the workers to measure, those together that live at the same time.
+
+        Stock workers mostly wait. Ours would disturb each other.
+        """
         for pool in self.latencies:
-            for prefetch in self.prefetches:
-                for _ in range(self.rounds[pool]):
-                    for kind in Kind:
-                        yield Setup(kind=kind, pool=pool, prefetch=prefetch)
+            for _ in range(self.rounds[pool]):
+                yield [Setup(kind=Kind.STOCK, pool=pool, prefetch=n) for n in self.prefetches]
+                for prefetch in self.prefetches:
+                    yield [Setup(kind=Kind.OURS, pool=pool, prefetch=prefetch)]
 
 
-#: Three and a half minutes: a stock worker receives once a second, so no window can be short.
+#: Three minutes: a stock worker receives once a second, so no window can be short.
 _FULL = Plan(
     latencies={
         "prefork": (0.0, 0.005, 0.01, 0.02, 0.05),
@@ -51,8 +54,8 @@ _FULL = Plan(
     rounds={"prefork": 2, "threads": 1, "gevent": 1},
     window=1.0,
     paced=5.0,
-    idle=8.0,
-    profile=8.0,
+    idle=6.0,
+    profile=5.0,
 )
 _TINY = Plan(
     latencies={"prefork": (0.0, 0.01)},

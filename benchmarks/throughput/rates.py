@@ -31,22 +31,18 @@ class Rate:
     calls: Mapping[str, int]
 
 
-def begin(queue: BenchQueue) -> None:
-    """Fill a queue without end, and wait until its worker deletes."""
-    queue.fill(is_endless=True)
-    wait_until(lambda: queue.counts().deleted)
-
-
 def measure(queue: BenchQueue, latency: float, seconds: float) -> Rate:
-    """Change the latency, wait until it is in force, and return the rate of the next seconds.
+    """Have a worker run tasks at a latency, and return the rate of the next seconds.
 
-    The window becomes longer if the worker has not deleted a message by its end, or has received
-    only once.
+    It continues until the queue has another source. The window becomes longer if the worker has not
+    deleted a message by its end, or has received only once.
 
     Raises:
         ValueError: The worker hardly receives.
     """
     queue.set_latency(latency)
+    queue.fill(is_endless=True)
+    wait_until(lambda: queue.counts().deleted)
     time.sleep(_SETTLE_SECONDS + 2 * latency)
     queue.forget()
     deadline = time.monotonic() + seconds + _PATIENCE

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.endless.server import Counts, EndlessServer
 from benchmarks.endless.tasks import START
 from benchmarks.endless.template import SENT
-from benchmarks.endless.working import TIMED, Kind, Setup, starts_of, working
+from benchmarks.endless.working import TIMED, Kind, Setup, all_working, starts_of
 from benchmarks.frame.part import Table, digits
 from benchmarks.throughput.windows import percentile
 from tests.support.waiting import wait_until
@@ -22,10 +22,23 @@ _WARM_SECONDS = 1.0
 
 
 def measure_starts(server: EndlessServer, seconds: float, folder: Path) -> Table:
-    """Measure both kinds of workers, one after the other."""
+    """Measure both kinds of workers, at the same time because they mostly wait."""
+    queues = {kind: server.queue(TIMED, [SENT]) for kind in Kind}
+    setups = {queue: Setup(kind=kind, prefetch=_PREFETCH) for kind, queue in queues.items()}
+    with all_working(server, setups, folder):
+        for queue in setups:
+            queue.set_latency(_LATENCY)
+            queue.fill(every=_EVERY_SECONDS)
+        time.sleep(_WARM_SECONDS)
+        begin = time.monotonic()
+        time.sleep(seconds)
+        end = time.monotonic()
+        for queue in setups:
+            queue.fill()
+        wait_until(lambda: all(_is_done(queue.counts()) for queue in setups))
     rows = []
-    for kind in Kind:
-        waits = [1000 * each for each in _waits(server, kind, seconds, folder)]
+    for kind, queue in queues.items():
+        waits = [1000 * each for each in _waits(starts_of(queue, folder), begin, end)]
         shares = [digits(percentile(waits, share)) for share in (0.5, 0.99)]
         rows.append([kind.value, *shares, str(len(waits))])
     pace = f"a message each {_EVERY_SECONDS * 1000:g} ms, {_LATENCY * 1000:g} ms a call"
@@ -36,19 +49,9 @@ def measure_starts(server: EndlessServer, seconds: float, folder: Path) -> Table
     )
 
 
-def _waits(server: EndlessServer, kind: Kind, seconds: float, folder: Path) -> Sequence[float]:
+def _waits(starts: Path, begin: float, end: float) -> Sequence[float]:
     """Return the seconds from send to start of each task that was sent in a window."""
-    queue = server.queue(TIMED, [SENT])
-    with working(server, queue, Setup(kind=kind, prefetch=_PREFETCH), folder):
-        queue.set_latency(_LATENCY)
-        queue.fill(every=_EVERY_SECONDS)
-        time.sleep(_WARM_SECONDS)
-        begin = time.monotonic()
-        time.sleep(seconds)
-        end = time.monotonic()
-        queue.fill()
-        wait_until(lambda: _is_done(queue.counts()))
-    content = starts_of(queue, folder).read_bytes()
+    content = starts.read_bytes()
     return [started - sent for sent, started in START.iter_unpack(content) if begin <= sent < end]
 
 

@@ -19,7 +19,7 @@ def use_cpu(seconds: float) -> None:
 
 
 def test_a_process_has_the_cpu_of_all_its_threads_even_of_ended_ones() -> None:
-    before, own = cpu.process_seconds(os.getpid()), time.process_time()
+    own, before = time.process_time(), cpu.process_seconds(os.getpid())
     thread = threading.Thread(target=use_cpu, args=(0.05,))
     thread.start()
     thread.join()

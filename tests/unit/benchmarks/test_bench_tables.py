@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from benchmarks.endless.working import Kind
@@ -28,10 +26,15 @@ def cell(kind: Kind, pool: str = "prefork", latency: float = 0.01, prefetch: int
 
 
 @pytest.mark.parametrize("size", Size)
-def test_stock_workers_and_ours_take_turns(size: Size) -> None:
-    kinds = [setup.kind for setup in plan_of(size).lives()]
-    assert kinds
-    assert all(before is not after for before, after in pairwise(kinds))
+def test_stock_workers_live_together_and_each_of_ours_alone(size: Size) -> None:
+    plan = plan_of(size)
+    lives = list(plan.lives())
+    assert {len(life) for life in lives if life[0].kind is Kind.OURS} == {1}
+    stock = [life for life in lives if life[0].kind is Kind.STOCK]
+    assert {tuple(setup.prefetch for setup in life) for life in stock} == {tuple(plan.prefetches)}
+    assert all(setup.kind is Kind.STOCK for life in stock for setup in life)
+    ours = [life[0].prefetch for life in lives if life[0].kind is Kind.OURS]
+    assert ours == [*plan.prefetches] * len(stock)
 
 
 def test_each_round_has_a_ratio_of_our_rate_to_the_stock_rate() -> None:
