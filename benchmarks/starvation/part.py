@@ -30,7 +30,7 @@ def measure(size: Size) -> Findings:
         cases = [Case(TINY_POOL, blocks=True, ours=ours) for ours in NAMES]
         timeout, rounds = TINY_TIMEOUT, 1
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as opened:
-        return findings([run_all(opened, cases, timeout) for _ in range(rounds)], timeout)
+        return findings(run_all(opened, cases, timeout, rounds), timeout)
 
 
 def findings(rounds: Sequence[Mapping[Case, int]], timeout: int) -> Findings:
