@@ -34,7 +34,7 @@ def measure(size: Size) -> Findings:
     """Let everything fail, in several rounds."""
     timeouts, rounds = (TIMEOUTS, ROUNDS) if size is Size.FULL else (TINY_TIMEOUTS, 1)
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as opened:
-        return findings([run(opened, timeouts) for _ in range(rounds)], timeouts)
+        return findings(run(opened, timeouts, rounds), timeouts)
 
 
 def findings(rounds: Sequence[Round], timeouts: Sequence[int]) -> Findings:

@@ -43,7 +43,7 @@ POLLS = "polls again"
 def killed(stage: Stage, timeout: int, ours: bool) -> Figures:
     """Kill a worker that runs a task."""
     scene = stage.scene(timeout)
-    worker = _start(scene, ours, prefetch=1)
+    worker = _start(scene, timeout, ours, prefetch=1)
     scene.send("hold", "a")
     _wait_until_held(scene, 1, ours)
     (message,) = sent_messages(scene)
@@ -56,7 +56,7 @@ def killed(stage: Stage, timeout: int, ours: bool) -> Figures:
 def shut_down(stage: Stage, timeout: int, ours: bool) -> Figures:
     """Shut a worker down that runs a task and holds another, and kill it after a while."""
     scene = stage.scene(timeout)
-    worker = _start(scene, ours, prefetch=2)
+    worker = _start(scene, timeout, ours, prefetch=2)
     for key in ("a", "b"):
         scene.send("hold", key)
     _wait_until_held(scene, 2, ours)
@@ -77,7 +77,7 @@ def failed(stage: Stage, timeout: int, ours: bool) -> Figures:
     """Let a task fail."""
     # Without a redrive policy, kombu 5.7 deletes the message of a failed task.
     scene = stage.scene(timeout, max_receive_count=5)
-    _start(scene, ours, prefetch=1)
+    _start(scene, timeout, ours, prefetch=1)
     scene.send("hold", "f", True)
     _wait_until_held(scene, 1, ours)
     (message,) = sent_messages(scene)
@@ -89,7 +89,7 @@ def disconnected(stage: Stage, timeout: int, ours: bool) -> Figures:
     """Let a worker lose the connection to its broker."""
     scene = stage.scene(timeout)
     to_break = scene.ledger.with_suffix(".break")
-    worker = _start(scene, ours, prefetch=2, env={"PROJ_BREAK": str(to_break)})
+    worker = _start(scene, timeout, ours, prefetch=2, env={"PROJ_BREAK": str(to_break)})
     for key in ("a", "b"):
         scene.send("hold", key)
     _wait_until_held(scene, 2, ours)
@@ -109,18 +109,15 @@ def disconnected(stage: Stage, timeout: int, ours: bool) -> Figures:
     }
 
 
-def keeper_killed(stage: Stage, timeout: int) -> tuple[float, int]:
-    """Kill the keeper of a worker whose task runs for more than another visibility timeout.
-
-    Its leases are extended each second, so the next extension is always due soon.
+def keeper_killed(stage: Stage, timeout: int) -> tuple[float, Callable[[], int]]:
+    """Kill the keeper of a worker whose task runs on.
 
     Returns:
-        The seconds until another keeper has extended the lease, and how often the message was
-        received again.
+        The seconds until another keeper has extended the lease. And what waits until another
+        visibility timeout would have ended, and returns how often the message was received again.
     """
     scene = stage.scene(timeout)
-    conf = {"sqs_heartbeat_threshold": timeout - 1}
-    worker = scene.worker("-c", "1", conf=conf)
+    worker = scene.worker("-c", "1", conf=_often(timeout))
     scene.send("hold", "a")
     _wait_until_held(scene, 1, ours=True)
     (keeper,) = keepers_of(worker.pid)
@@ -132,8 +129,17 @@ def keeper_killed(stage: Stage, timeout: int) -> tuple[float, int]:
     extended_at = min(
         call.answered_at or 0.0 for call in scene.calls(CHANGE)[sent_before:] if confirmed(call)
     )
-    time.sleep(max(0.0, killed_at + timeout + WATCH_SECONDS - time.monotonic()))
-    return extended_at - killed_at, len(receives(scene)) - 1
+
+    def redeliveries() -> int:
+        time.sleep(max(0.0, killed_at + timeout + WATCH_SECONDS - time.monotonic()))
+        return len(receives(scene)) - 1
+
+    return extended_at - killed_at, redeliveries
+
+
+def _often(timeout: int) -> dict[str, int]:
+    """Return settings with which a lease is extended each second, so an extension is due soon."""
+    return {"sqs_heartbeat_threshold": timeout - 1}
 
 
 #: Those in which the visibility timeout decides, for the picture.
@@ -144,12 +150,13 @@ OTHERS: tuple[Scenario, ...] = (shut_down, disconnected)
 
 def _start(
     scene: Scene,
+    timeout: int,
     ours: bool,
     *,
     prefetch: int,
     env: Mapping[str, str] | None = None,
 ) -> ProcessWorker:
-    conf = {"worker_prefetch_multiplier": prefetch}
+    conf = {"worker_prefetch_multiplier": prefetch, **(_often(timeout) if ours else {})}
     return scene.worker("-c", "1", flag=ours, conf=conf, env=env)
 
 

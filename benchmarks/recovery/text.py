@@ -5,7 +5,8 @@ from __future__ import annotations
 ABOUT = """\
 How many seconds a message stays hidden after something has failed: a stock Celery worker beside
 one with `--heartbeat-sqs`, at the same time on the same server (ministack on this machine). All
-workers have a prefork pool and hold as many messages as they may, so none has an open poll. A
+workers have a prefork pool and hold as many messages as they may, so none has an open poll. Ours
+extend each second (`sqs_heartbeat_threshold`), so that a scenario can begin soon after its task. A
 killed worker dies with all processes of its pool. Its keeper is a separate process and survives.
 A failing task raises an exception, with `acks_late` and `acks_on_failure_or_timeout=False`, on a
 queue with a redrive policy. The connection is lost by an error on the worker's event loop, as
@@ -26,8 +27,8 @@ task that still runs: it then runs twice. It also leaves the worker without an e
 never receives again until it is restarted. This package releases only what has not started, and
 restores the loop.""",
     """\
-A killed keeper delays nothing: its worker starts another, which resumes the leases. Here an
-extension is due each second, so up to a second of the figure is the wait for the next one. The
+A killed keeper delays nothing: its worker starts another, which resumes the leases. An extension
+is due each second, so up to a second of the figure is the wait for the next one. The
 rest is the start of a Python process.""",
     """\
 This does not show a whole machine that dies with its keeper: then messages wait for their
