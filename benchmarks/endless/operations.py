@@ -57,12 +57,14 @@ class Account:
         """Change a queue as a benchmark asks for it, and return the queue's counts.
 
         Args:
-            body: `queue` is its name. `latency` and `template` change it, and `is_endless`, `count`
-                and `every` its source of messages. `events` adds the times of all receives and
-                deletes, `forget` removes counts and times before they are read again.
+            body: `queue` is its name. `latency`, `template` and `confirms_all` change it, and
+                `is_endless`, `count` and `every` its source of messages. `events` adds the times of
+                all receives and deletes, `forget` removes counts and times before they are read
+                again.
         """
         queue = self._queues.setdefault(body["queue"], Queue())
         queue.latency = body.get("latency", queue.latency)
+        queue.confirms_all = body.get("confirms_all", queue.confirms_all)
         if "template" in body:
             queue.template = Template(**body["template"])
         if source := body.get("source"):

@@ -66,6 +66,12 @@ class EndlessServer(ProcessServer):
         queue.change(template=template_of(task, args, name).parts)
         return queue
 
+    def confirming(self, name: str) -> BenchQueue:
+        """Create a queue that confirms the extension of any message."""
+        queue = BenchQueue(name, self._port)
+        queue.change(confirms_all=True)
+        return queue
+
 
 class BenchQueue:
     """A queue of the server, which is empty at first."""

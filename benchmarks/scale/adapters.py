@@ -12,10 +12,10 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig, new_client
 TERMS = LeaseTerms.of(120)
 
 
-def sqs_at(port: int, *, by_boto3: bool) -> BotoSqs:
-    """Return a keeper's adapter, whose calls go to this port."""
+def sqs_at(url: str, *, by_boto3: bool) -> BotoSqs:
+    """Return a keeper's adapter, whose calls go to this endpoint."""
     config = BrokerConfig(
-        endpoint_url=f"http://127.0.0.1:{port}",
+        endpoint_url=url,
         region="eu-west-1",
         use_ssl=False,
         access_key="AKIAEXAMPLE",

@@ -1,6 +1,6 @@
 """Prints the CPU of a batch call in ms: by a keeper and by boto3, in turns.
 
-python -m benchmarks.scale.calling PORT CALLS ROUNDS
+python -m benchmarks.scale.calling URL CALLS ROUNDS
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def cpu_ms(sqs: BotoSqs, call: Call, calls: int) -> float:
     return 1000 * (time.process_time() - begun) / calls
 
 
-def compare(port: int, calls: int, rounds: int) -> list[tuple[float, float]]:
+def compare(url: str, calls: int, rounds: int) -> list[tuple[float, float]]:
     """Return for each round the CPU of a call as a keeper makes it, and by boto3."""
-    direct, by_boto3 = sqs_at(port, by_boto3=False), sqs_at(port, by_boto3=True)
+    direct, by_boto3 = sqs_at(url, by_boto3=False), sqs_at(url, by_boto3=True)
     call = full_call()
     for sqs in (direct, by_boto3):
         cpu_ms(sqs, call, calls)
@@ -48,4 +48,5 @@ def compare(port: int, calls: int, rounds: int) -> list[tuple[float, float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(compare(*map(int, sys.argv[1:]))))
+    _url, _calls, _rounds = sys.argv[1:]
+    print(json.dumps(compare(_url, int(_calls), int(_rounds))))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from benchmarks.endless.server import EndlessServer
 from benchmarks.frame.part import Findings, Size
 from benchmarks.scale import running, showing
+from benchmarks.scale.messages import QUEUE
+from celery_sqs_heartbeat.leases.message import queue_name
 
 #: Seconds from a call's arrival at the server to its answer.
 _LATENCY = 0.01
@@ -27,7 +32,7 @@ class _Plan:
 
 _PLANS = {
     Size.FULL: _Plan(
-        leases=(1_000, 10_000, 100_000), seconds=10.0, rounds=3, calls=200, call_rounds=11
+        leases=(1_000, 10_000, 100_000), seconds=8.0, rounds=3, calls=200, call_rounds=11
     ),
     Size.TINY: _Plan(leases=(1_000, 5_000), seconds=3.0, rounds=1, calls=20, call_rounds=2),
 }
@@ -36,10 +41,14 @@ _PLANS = {
 def measure(size: Size) -> Findings:
     """Measure what leases and their calls cost a keeper."""
     plan = _PLANS[size]
-    with running.serving(0.0) as port:
-        calls = running.compare_calls(port, plan.calls, plan.call_rounds)
-    with running.serving(_LATENCY) as port:
-        rounds = running.keep(port, plan.leases, plan.seconds, plan.rounds)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EndlessServer(Path(folder) / "server.log") as server,
+    ):
+        queue = server.confirming(queue_name(QUEUE))
+        calls = running.compare_calls(server.url, plan.calls, plan.call_rounds)
+        queue.set_latency(_LATENCY)
+        rounds = running.keep(server.url, plan.leases, plan.seconds, plan.rounds)
     traced = running.bytes_per_lease(_TRACED_LEASES)
     return Findings(
         tables=[

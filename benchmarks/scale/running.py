@@ -1,4 +1,4 @@
-"""Runs the server, the keepers and the other measurements in processes of their own."""
+"""Runs the keepers and the other measurements in processes of their own."""
 
 from __future__ import annotations
 
@@ -14,17 +14,9 @@ from benchmarks.scale.kept import PATHS, Kept
 Round = dict[tuple[int, str], Kept]
 
 
-@contextmanager
-def serving(latency: float) -> Iterator[int]:
-    """Run a server that answers after `latency` seconds, and yield its port."""
-    with _running("server", str(latency)) as server:
-        assert server.stdout is not None
-        yield int(server.stdout.readline())
-
-
-def compare_calls(port: int, calls: int, rounds: int) -> list[tuple[float, float]]:
+def compare_calls(url: str, calls: int, rounds: int) -> list[tuple[float, float]]:
     """Return for each round the CPU ms of a call as a keeper makes it, and by boto3."""
-    output = _output("calling", str(port), str(calls), str(rounds))
+    output = _output("calling", url, str(calls), str(rounds))
     return [(ours, by_boto3) for ours, by_boto3 in json.loads(output)]
 
 
@@ -33,13 +25,13 @@ def bytes_per_lease(leases: int) -> float:
     return float(_output("memory", str(leases)))
 
 
-def keep(port: int, sizes: Sequence[int], seconds: float, rounds: int) -> list[Round]:
+def keep(url: str, sizes: Sequence[int], seconds: float, rounds: int) -> list[Round]:
     """Run all keepers at the same time, so that each meets the same load of the machine."""
     keys = [(leases, path) for leases in sizes for path in PATHS]
     with ExitStack() as stack:
         running = {
             (leases, path): stack.enter_context(
-                _running("keeping", str(port), str(leases), str(seconds), str(rounds), path)
+                _running("keeping", url, str(leases), str(seconds), str(rounds), path)
             )
             for leases, path in keys
         }

@@ -98,6 +98,15 @@ def test_extensions_succeed_while_a_message_is_in_flight(client: Any, queue: Ben
     assert answer["Failed"][0]["Code"] == "MessageNotInflight"
 
 
+def test_a_confirming_queue_extends_messages_that_it_never_had(
+    server: EndlessServer, client: Any
+) -> None:
+    url = url_of(client, server.confirming("confirming"))
+    entries = [{"Id": "0", "ReceiptHandle": "made up", "VisibilityTimeout": 30}]
+    answer = client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+    assert [each["Id"] for each in answer["Successful"]] == ["0"]
+
+
 def test_a_long_poll_ends_when_a_message_is_added(client: Any, queue: BenchQueue) -> None:
     queue.fill(every=0.02)
     answer = client.receive_message(QueueUrl=url_of(client, queue), WaitTimeSeconds=20)
