@@ -168,7 +168,7 @@ simulate: $(VENV)/test.stamp  ## Simulate HOURS worker-hours (1000) with random 
 test-deep: $(VENV)/test.stamp  ## Run models and fuzzing with several times as many examples
 	THOROUGH=1 $(PYTEST) $(SPREAD) 2 tests/model tests/fuzz
 
-bench: $(VENV)/test.stamp  ## Measure PART (default: all, 15 minutes) beside the alternatives, and write docs/performance.md
+bench: $(VENV)/test.stamp  ## Measure PART (default: all, ten minutes) beside the alternatives, and write docs/performance.md
 	$(BIN)/python -m benchmarks $(PART)
 
 clean:  ## Remove the virtual environments, the caches and most of build/

@@ -8,6 +8,7 @@ python -m benchmarks --tiny scale       # only to see that it works; writes noth
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -30,6 +31,7 @@ BASELINE = ROOT / "benchmarks" / "baseline.json"
 def main(parts: tuple[str, ...], tiny: bool, keep: bool) -> None:
     """Measure PARTS (all of them by default), and write docs/performance.md."""
     console = Console()
+    seconds: dict[str, float] = {}
     for name in parts or PARTS:
         part = find(name)
         begun = time.monotonic()
@@ -39,9 +41,12 @@ def main(parts: tuple[str, ...], tiny: bool, keep: bool) -> None:
             console.print(_rich(table))
         for note in findings.notes:
             console.print(note, markup=False)
-        console.print(f"{name}: {time.monotonic() - begun:.0f} s")
+        seconds[name] = time.monotonic() - begun
+        console.print(f"{name}: {seconds[name]:.0f} s")
         if not tiny:
             _record(console, part, findings, keep=keep)
+    if len(seconds) > 1:
+        console.print(_rich(_durations(seconds)))
 
 
 def _record(console: Console, part: Part, findings: Findings, *, keep: bool) -> None:
@@ -52,6 +57,12 @@ def _record(console: Console, part: Part, findings: Findings, *, keep: bool) -> 
         console.print(f"moved by more than its spread: {move}", style="yellow", markup=False)
     if keep:
         baseline.keep(BASELINE, before, now, part.name)
+
+
+def _durations(seconds: Mapping[str, float]) -> Table:
+    """Return how long each part took, and all of them."""
+    rows = [*seconds.items(), ("together", sum(seconds.values()))]
+    return Table("Seconds", ("part", "s"), [[name, f"{each:.0f}"] for name, each in rows])
 
 
 def _rich(table: Table) -> RichTable:
