@@ -32,7 +32,7 @@ class _Plan:
 
 _PLANS = {
     Size.FULL: _Plan(
-        leases=(1_000, 10_000, 100_000), seconds=8.0, rounds=3, calls=200, call_rounds=11
+        leases=(1_000, 10_000, 100_000), seconds=8.0, rounds=3, calls=100, call_rounds=11
     ),
     Size.TINY: _Plan(leases=(1_000, 5_000), seconds=3.0, rounds=1, calls=20, call_rounds=2),
 }
