@@ -77,10 +77,10 @@ class Queue:
             self._pace.cancel()
             self._pace = None
         self.is_endless = is_endless
-        for _ in range(count):
-            self.add()
-        if is_endless:
-            self._serve()
+        now = time.monotonic()
+        # Before any is received: otherwise the first receive would get one message.
+        self._visible.extend(self._new(now) for _ in range(count))
+        self._serve()
         if every:
             self._add_at(asyncio.get_running_loop().time() + every, every)
 

@@ -29,8 +29,7 @@ _POOLS = ("prefork", "threads", "solo", "gevent", "eventlet")
 @click.option("--rounds", default=3)
 @click.option("--pool", "pools", multiple=True, type=click.Choice(_POOLS), default=_POOLS)
 @click.option("--latency", "latencies", multiple=True, type=float, default=(0.0, 0.01))
-@click.option("--turns", default=10, help="Turns of each worker in a round.")
-@click.option("--tasks", default=100, help="Tasks of each turn.")
+@click.option("--tasks", default=300, help="Tasks of each worker in a round.")
 @click.option(
     "--beside",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -40,13 +39,12 @@ def main(
     rounds: int,
     pools: Sequence[str],
     latencies: Sequence[float],
-    turns: int,
     tasks: int,
     beside: Path | None,
 ) -> None:
     """Print a table for each pool and latency. The workers take turns."""
     console = Console()
-    pace = Pace(rounds=rounds, turns=turns, tasks=tasks, warm_up=tasks)
+    pace = Pace(rounds=rounds, tasks=tasks, warm_up=tasks)
     other_name = "other checkout" if beside else "stock"
     with (
         tempfile.TemporaryDirectory() as name,

@@ -13,8 +13,8 @@ class Cost:
     """What tasks cost one worker in one round.
 
     Attributes:
-        seconds: From the first receive to the last delete of each turn.
-        cpu: What the round took.
+        seconds: From the first receive to the last delete.
+        cpu: What the tasks took.
         start: What the worker took before its first message.
         memory: That after the round.
     """
@@ -27,7 +27,7 @@ class Cost:
 
     @property
     def tasks_per_second(self) -> float:
-        """The rate of the turns."""
+        """The rate."""
         return self.tasks / self.seconds
 
     @property

@@ -23,14 +23,13 @@ class Pace:
     """How many tasks are run.
 
     Attributes:
-        rounds: Each is a sample of the cost of each worker.
-        turns: How often each worker has its turn in a round.
-        tasks: The tasks of a turn.
+        rounds: In each, every worker has its turn.
+        tasks: The tasks of a turn. When few are left, our worker polls more often than a stock one,
+            so a turn must not be short.
         warm_up: The tasks of each worker before the first round.
     """
 
     rounds: int
-    turns: int
     tasks: int
     warm_up: int
 
@@ -42,44 +41,32 @@ class _Measured:
         self._queue = queue
         self._worker = worker
         self._processes = Processes(worker.pid)
-        self._start = self._before = self._processes.cpu()
-        self._cpu = self._before - self._before
-        self._tasks, self._seconds = 0, 0.0
+        self._start = self._processes.cpu()
 
-    def run(self, tasks: int) -> None:
-        """Have it receive, run and delete that many messages."""
+    def cost_of(self, tasks: int) -> Cost:
+        """Have it receive, run and delete that many messages, and return what that cost."""
         queue = self._queue
         queue.forget()
         before = self._processes.cpu()
         queue.fill(count=tasks)
         wait_until(lambda: queue.counts().deleted >= tasks, tell=self._worker.logs)
-        self._cpu += self._processes.cpu() - before
+        cpu = self._processes.cpu() - before
         counts = queue.counts(events=True)
         begun = next(at for at, count in counts.receives if count)
         ended, _ = counts.deletes[-1]
-        self._seconds += ended - begun
-        self._tasks += tasks
-
-    def take_cost(self) -> Cost:
-        """Return the cost of all tasks since the last call."""
-        cost = Cost(
-            tasks=self._tasks,
-            seconds=self._seconds,
-            cpu=self._cpu,
+        return Cost(
+            tasks=tasks,
+            seconds=ended - begun,
+            cpu=cpu,
             start=self._start,
             memory=self._processes.memory(),
         )
-        self._cpu -= self._cpu
-        self._tasks, self._seconds = 0, 0.0
-        return cost
 
 
 def in_turns(
     server: EndlessServer, setups: Mapping[str, Setup], folder: Path, pace: Pace, *, latency: float
 ) -> Costs:
     """Run all workers, and give them messages in turns. All but one only wait.
-
-    Turns are short, because the load of a machine changes from one second to the next.
 
     Args:
         latency: Seconds that each call takes.
@@ -96,12 +83,8 @@ def in_turns(
             queue.set_latency(latency)
         if pace.warm_up:
             for worker in workers.values():
-                worker.run(pace.warm_up)
-                worker.take_cost()
+                worker.cost_of(pace.warm_up)
         for _ in range(pace.rounds):
-            for _ in range(pace.turns):
-                for worker in workers.values():
-                    worker.run(pace.tasks)
             for name, worker in workers.items():
-                costs[name].append(worker.take_cost())
+                costs[name].append(worker.cost_of(pace.tasks))
     return costs

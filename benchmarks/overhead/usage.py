@@ -26,13 +26,6 @@ class Cpu:
     worker: float
     keeper: float
 
-    def __add__(self, other: Cpu) -> Cpu:
-        return Cpu(
-            consumer=self.consumer + other.consumer,
-            worker=self.worker + other.worker,
-            keeper=self.keeper + other.keeper,
-        )
-
     def __sub__(self, other: Cpu) -> Cpu:
         return Cpu(
             consumer=self.consumer - other.consumer,
