@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.eta_sending import send
-from benchmarks.overhead.usage import Usage
+from benchmarks.overhead.usage import Processes
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer
 from tests.support.waiting import wait_until
@@ -137,5 +137,5 @@ class EtaBench:
 
 def memory(worker: ProcessWorker) -> float:
     """Return the memory of a worker's processes, in MiB."""
-    usage = Usage.of(worker.pid)
-    return usage.worker_memory + usage.keeper_memory
+    memory = Processes(worker.pid).memory()
+    return memory.worker + memory.keeper
