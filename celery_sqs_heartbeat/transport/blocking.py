@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
-from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
+from celery_sqs_heartbeat.transport.receive_tries import following
 
 
 class BlockingPoller:
@@ -45,7 +44,7 @@ class BlockingPoller:
         try:
             # If a role must be assumed, kombu does so here.
             client = self._kombu.client(queue)
-            with _following(client, poll, lambda: self._receives.note_answer(poll, None)):
+            with following(client, poll, lambda: self._receives.note_answer(poll, None)):
                 answer = client.receive_message(**parameters)
         except ClientError as error:
             # It is not one of kombu's connection errors, and would end the worker.
@@ -72,32 +71,3 @@ class BlockingPoller:
 
     def _deliver_to(self, queue: str) -> Callable[[dict[str, Any]], object]:
         return lambda payload: self._kombu.deliver(payload, queue)
-
-
-@contextmanager
-def _following(client: Any, poll: Poll, note_failure: Callable[[], None]) -> Iterator[None]:
-    """Set the poll's sending time to that of boto3's last try, because boto3 repeats receives.
-
-    It does so after its read timeout, too: 60 s, unless `client-config` sets another.
-
-    Args:
-        note_failure: Is called when a try has failed.
-    """
-    tries = 0
-
-    def note_sending(**_: Any) -> None:
-        nonlocal tries
-        if tries:
-            note_failure()
-        tries += 1
-        poll.sent_at = clock.now()
-
-    event = "before-send.sqs.ReceiveMessage"
-    client.meta.events.register(event, note_sending)
-    try:
-        yield
-    except BotoCoreError:
-        note_failure()
-        raise
-    finally:
-        client.meta.events.unregister(event, note_sending)
