@@ -22,6 +22,7 @@ from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.once import Once
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll_threads import PollThreads
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 from celery_sqs_heartbeat.transport.settled_messages import SettledMessages
 from celery_sqs_heartbeat.transport.terms import QueueTerms
@@ -41,6 +42,8 @@ class Heartbeat:
         concurrency: How many tasks the worker runs at once; 0 if not known.
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
+        has_greenlets: Whether its threads are greenlets of gevent or eventlet.
+        poll_threads: Those that read additional polls, if there is no event loop.
         polled: Records how SQS answers the polls of each queue.
         open_polls: The polls of every channel that have no answer yet.
         note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
@@ -76,6 +79,8 @@ class Heartbeat:
     concurrency: int = 0
     hub: Any = None
     has_processes: bool = False
+    has_greenlets: bool = False
+    poll_threads: PollThreads = field(default_factory=PollThreads)
     polled: PolledQueues = field(default_factory=PolledQueues)
     open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
     note_poll: Callable[[str, float], object] = lambda url, ends_at: None

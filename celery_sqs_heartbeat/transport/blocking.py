@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from queue import Empty
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
+from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.receive_tries import following
 
 
@@ -24,36 +28,78 @@ class BlockingPoller:
         *,
         kombu: KombuChannel,
         heartbeat: Heartbeat,
+        open_polls: OpenPolls,
         receives: PollPlanner,
         intake: PollResponseHandler,
+        room: PollRoom,
+        schedule: BlockingSchedule,
     ) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
+        self._open = open_polls
         self._receives = receives
         self._intake = intake
+        self._room = room
+        self._schedule = schedule
+        #: Is held until a poll that is due is among the open ones.
+        self._planning = threading.Lock()
 
     def poll(self, queue: str) -> None:
         """Receive from a queue, and deliver the messages.
 
         Raises:
-            Empty: There were none.
+            Empty: There were none, or additional polls receive all that there is room for.
         """
-        url = self._kombu.url(queue)
-        poll = self._receives.new_poll(queue, url, count=self._kombu.how_many())
-        parameters = self._parameters(poll, url)
         try:
-            # If a role must be assumed, kombu does so here.
-            client = self._kombu.client(queue)
-            with following(client, poll, lambda: self._receives.note_answer(poll, None)):
-                answer = client.receive_message(**parameters)
+            received = self._poll(queue, is_due=self._schedule.is_due)
         except ClientError as error:
             # It is not one of kombu's connection errors, and would end the worker.
             self._receives.log(queue, error)
             raise Empty from error
-        self._receives.note_answer(poll, answer)
-        deliver = None if self._heartbeat.is_ending else self._deliver_to(queue)
-        if not self._intake.take(poll, answer, deliver=deliver):
+        if not received:
             raise Empty
+
+    def poll_beside(self, queue: str) -> bool:
+        """Do the same beside the consumer's thread, if an additional poll is due.
+
+        Return False after an error. If the connection is lost, the consumer's poll finds that out.
+        """
+        try:
+            self._poll(queue, is_due=self._schedule.is_due_beside, is_beside=True)
+        except Exception as error:
+            self._receives.log(queue, error)
+            return False
+        return True
+
+    def _poll(self, queue: str, *, is_due: Callable[[str], bool], is_beside: bool = False) -> int:
+        """Receive and deliver messages. Return how many there were."""
+        url = self._kombu.url(queue)
+        with self._planning:
+            if not is_due(queue):
+                return 0
+            poll = self._receives.new_poll(
+                queue,
+                url,
+                count=self._kombu.how_many(),
+                is_beside=is_beside or bool(self._open.waiting_for(queue)),
+            )
+            self._open.add(poll)
+        answer = self._receive(poll, url)
+        deliver = None if self._heartbeat.is_ending else self._kombu.consumer(queue)
+        return self._intake.take(poll, answer, deliver=deliver)
+
+    def _receive(self, poll: Poll, url: str) -> Any:
+        is_full = False
+        try:
+            # If a role must be assumed, kombu does so here.
+            client = self._room.client = self._kombu.client(poll.queue)
+            with following(client, poll, lambda: self._receives.note_answer(poll, None)):
+                answer = client.receive_message(**self._parameters(poll, url))
+            self._receives.note_answer(poll, answer)
+            is_full = len(answer.get("Messages") or ()) >= poll.count
+            return answer
+        finally:
+            self._schedule.note_end(poll, is_full=is_full)
 
     def _parameters(self, poll: Poll, url: str) -> dict[str, Any]:
         system, of_sender = self._kombu.wanted_attributes()
@@ -68,6 +114,3 @@ class BlockingPoller:
         if poll.timeout is not None:
             parameters["VisibilityTimeout"] = poll.timeout
         return parameters
-
-    def _deliver_to(self, queue: str) -> Callable[[dict[str, Any]], object]:
-        return lambda payload: self._kombu.deliver(payload, queue)

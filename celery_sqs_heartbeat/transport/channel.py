@@ -8,9 +8,11 @@ from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
+from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
 from celery_sqs_heartbeat.transport.backpressure import Backpressure
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking import BlockingPoller
+from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
@@ -51,8 +53,20 @@ class Channel(SQS.Channel):
             kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
         )
         self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._blocking_schedule = BlockingSchedule(
+            kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
+        )
         self._blocking_poller = BlockingPoller(
-            kombu=kombu, heartbeat=heartbeat, receives=receives, intake=intake
+            kombu=kombu,
+            heartbeat=heartbeat,
+            open_polls=open_polls,
+            receives=receives,
+            intake=intake,
+            room=self._poll_room,
+            schedule=self._blocking_schedule,
+        )
+        self._additional_polls = AdditionalPolls(
+            heartbeat=heartbeat, poller=self._blocking_poller, schedule=self._blocking_schedule
         )
         self._poller = Poller(
             kombu=kombu,
@@ -124,7 +138,10 @@ class Channel(SQS.Channel):
 
     def poll_more(self) -> None:
         """Poll the queues for which there may be room now. Can be called from any thread."""
-        self._schedule.poll_more()
+        if self._kombu.hub is None:
+            self._blocking_schedule.poll_more()
+        else:
+            self._schedule.poll_more()
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll a queue now, by several polls if there is room, or when a prefetch slot is free."""
@@ -145,12 +162,13 @@ class Channel(SQS.Channel):
 
     def drain_events(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> Any:
         """Poll the queues without an event loop, as soon as there is room for more messages."""
-        self._schedule.wait_for_slot(timeout)
+        self._blocking_schedule.wait_until_due(timeout)
         return super().drain_events(timeout, *args, **kwargs)
 
     def _get_bulk(self, queue: str, *args: Any, **kwargs: Any) -> None:
         """Poll a queue without an event loop."""
         if self._kombu.is_leased(queue):
+            self._additional_polls.begin(queue)
             self._blocking_poller.poll(queue)
         else:
             super()._get_bulk(queue, *args, **kwargs)

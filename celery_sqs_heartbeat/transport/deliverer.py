@@ -25,7 +25,8 @@ class Deliverer:
     ) -> None:
         """Deliver messages. One that can't be delivered neither stops nor leaks the others.
 
-        Messages that are not delivered because the worker ends meanwhile are released.
+        Messages that are not delivered because the worker ends meanwhile, or its channel is closed,
+        are released.
 
         Raises:
             Exception: The connection is lost. The undelivered messages are released.
@@ -34,10 +35,11 @@ class Deliverer:
         lost_errors = self._kombu.lost_errors
         waiting = list(reversed(payloads))
         try:
-            while waiting and not (heartbeat.broken_worker.is_found or heartbeat.is_ending):
+            while waiting and not self._has_ended():
                 payload = waiting.pop()
                 try:
                     deliver(payload)
+                    heartbeat.arriving.discard(tag_of(payload))
                     heartbeat.broken_worker.worked(_DELIVERED)
                 except Exception as error:
                     self._give_up(payload, error, is_lost=isinstance(error, lost_errors))
@@ -47,6 +49,11 @@ class Deliverer:
             # The last one first: messages of a group must be released in reverse order.
             for payload in waiting:
                 heartbeat.keeper.release(tag_of(payload), cause="not delivered")
+
+    def _has_ended(self) -> bool:
+        heartbeat = self._heartbeat
+        is_over = heartbeat.broken_worker.is_found or heartbeat.is_ending
+        return is_over or self._kombu.is_closed
 
     def _give_up(self, payload: Payload, error: Exception, *, is_lost: bool) -> None:
         """Leave a message to SQS.

@@ -48,9 +48,9 @@ class KombuChannel:
 
     @property
     def lost_errors(self) -> tuple[type[BaseException], ...]:
-        """The errors that a lost connection or channel raises."""
+        """The errors that a lost connection or channel raises; none if the channel is closed."""
         connection = self._channel.connection
-        return tuple(connection.connection_errors + connection.channel_errors)
+        return tuple(connection.connection_errors + connection.channel_errors) if connection else ()
 
     def broker(self) -> BrokerConfig:
         """Return how the channel reaches its queues."""
@@ -90,10 +90,6 @@ class KombuChannel:
         """Return the callback for a queue's messages; None if its consumer or channel is gone."""
         connection = self._channel.connection
         return connection._callbacks.get(queue) if connection else None
-
-    def deliver(self, payload: Payload, queue: str) -> None:
-        """Deliver a message to its queue's consumer, without an event loop."""
-        self._channel.connection._deliver(payload, queue)
 
     def decode(self, message: Any, queue: str) -> Payload:
         """Convert a message as SQS returned it to the form that consumers take."""

@@ -14,7 +14,7 @@ Instead, a thread takes over kombu's curl handles when the shutdown begins, and 
 a dummy in their place. Whatever Celery does then, the thread reads the answer when it arrives, and
 its messages are released. Only the very end of the worker waits for it. kombu 5.5 has no such
 handles, and neither has a gevent or eventlet pool. Polls block there, and the answer is read when
-the signal handler has returned.
+the signal handler has returned, or by the greenlet of an additional poll (`PollThreads`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class OpenPolls:
         """Return a queue's open polls, without those that were given up."""
         return [poll for poll in self if poll.queue == queue and not poll.is_given_up]
 
-    def add(self, poll: Poll, go_on: GoOn) -> None:
+    def add(self, poll: Poll, go_on: GoOn = bool) -> None:
         """Note that a poll was requested."""
         self._polls[poll] = go_on
         self._heartbeat.open_polls.add(poll)

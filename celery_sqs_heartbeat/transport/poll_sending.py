@@ -17,6 +17,7 @@ import copy
 from typing import Any, Protocol
 
 import urllib3
+from botocore.client import BaseClient
 
 try:
     import pycurl
@@ -54,10 +55,13 @@ def is_polls(request: Any) -> bool:
 
 
 def connections(client: Any) -> int:
-    """Return how many requests kombu's HTTP client sends at the same time.
+    """Return how many requests a client for polls sends at the same time.
 
-    That of kombu 5.5 blocks in each of them.
+    Args:
+        client: A boto3 client, or kombu's HTTP client. That of kombu 5.5 blocks in each request.
     """
+    if isinstance(client, BaseClient):
+        return int(client.meta.config.max_pool_connections)
     return 1 if hasattr(client, "get_pool") else int(getattr(client, "max_clients", 1))
 
 

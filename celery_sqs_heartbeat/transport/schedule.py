@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
@@ -48,8 +46,6 @@ class Schedule:
         self._full: set[str] = set()
         #: The queues that will be polled in the event loop's next tick, because an ack made room.
         self._called: set[str] = set()
-        #: Without an event loop: is set by each ack.
-        self._ack = AutoResetEvent()
 
     def is_due(self, queue: str) -> bool:
         """Return whether to poll a queue now.
@@ -102,7 +98,6 @@ class Schedule:
 
         Can be called from any thread.
         """
-        self._ack.set()
         if self._heartbeat.is_ending:
             return
         for queue in list(self._waiting):
@@ -112,22 +107,6 @@ class Schedule:
             if queue not in self._called and self._room.is_left_beside(queue):
                 self._called.add(queue)
                 self._poll_soon(queue)
-
-    def wait_for_slot(self, seconds: float | None) -> None:
-        """Without an event loop, wait until a prefetch slot is free.
-
-        kombu would sleep for a whole polling interval instead, whatever is acked meanwhile.
-
-        Args:
-            seconds: How long to wait at most; None for a polling interval.
-        """
-        until = clock.now() + (self._look_again_after() if seconds is None else seconds)
-        while not self._kombu.has_slot():
-            for queue in self._kombu.queues():
-                self._heartbeat.polled.wait(queue)
-            if (left := until - clock.now()) <= 0:
-                return
-            self._ack.wait(left)
 
     def note_cancelled(self, queue: str) -> None:
         """Note that a consumer of the queue was cancelled. It may have been the last one."""

@@ -90,6 +90,7 @@ class WorkerHeartbeat:
         """Connect the worker to its keeper, and have the keeper end with the worker."""
         self._heartbeat.hub = parent.hub
         self._heartbeat.has_processes = parent.pool.uses_semaphore
+        self._heartbeat.has_greenlets = parent.pool.is_green
         self._heartbeat.start_queues = partial(names_to_lease, parent.app)
         self._heartbeat.check_names = partial(
             warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues
@@ -142,6 +143,7 @@ class WorkerHeartbeat:
         release_all(self._heartbeat)
         began = time.monotonic()
         last_polls.wait()
+        self._heartbeat.poll_threads.wait(self._heartbeat.open_polls)
         self._heartbeat.orphaned.close()
         waited = time.monotonic() - began
         self._linked.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))

@@ -116,12 +116,6 @@ PRIVATE: tuple[Need, ...] = (
             "the consumers, by queue",
             "none: `basic_consume` receives a callback that kombu has wrapped",
         ),
-        (
-            "_deliver",
-            "delivers a message to its consumer",
-            "none: `drain_events` receives messages before it delivers them",
-            "message, queue",
-        ),
     ),
     *internals(
         "kombu.transport",
