@@ -41,6 +41,7 @@ class _StaleCall:
     """The calls for one message by one handle, with the same action and timeout.
 
     Attributes:
+        earlier: Other calls for the message. A link, because most messages have no other calls.
         open: How many of the calls are unanswered, as far as we know.
         answered_at: When the last answer came after which it may have been done.
         held_until: When the lease was to expire when its release was planned; -inf for extensions.
@@ -50,6 +51,7 @@ class _StaleCall:
     handle: str
     timeout: int
     action: Action
+    earlier: _StaleCall | None
     open: int = 0
     answered_at: float = -math.inf
     held_until: float = -math.inf
@@ -65,8 +67,7 @@ class StaleCalls:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        # Tuples, because a message rarely has more than one call, and there are many messages.
-        self._by_key: OrderedDict[_Key, tuple[_StaleCall, ...]] = OrderedDict()
+        self._by_key: OrderedDict[_Key, _StaleCall] = OrderedDict()
 
     def note_sent(self, call: Call) -> None:
         """Note a call that is about to be made."""
@@ -76,8 +77,9 @@ class StaleCalls:
             key = entry.lease.key
             stale = self._find(entry)
             if stale is None:
-                stale = _StaleCall(entry.receipt_handle, entry.timeout, entry.action)
-                self._by_key[key] = (*self._by_key.get(key, ()), stale)
+                earlier = self._by_key.get(key)
+                stale = _StaleCall(entry.receipt_handle, entry.timeout, entry.action, earlier)
+                self._by_key[key] = stale
             self._by_key.move_to_end(key)
             stale.open += 1
             if entry.action is Action.RELEASE:
@@ -110,12 +112,10 @@ class StaleCalls:
 
     def releases(self, key: _Key, handle: str, since: float, arrived_at: float) -> bool:
         """Return whether a release may end the lease of a receive that has just arrived."""
-        calls = self._by_key.get(key)
-        if calls is None:
-            return False
-        if any(arrived_at < each.held_until for each in calls):
-            # Only the release can have made the message visible so early.
-            self._by_key[key] = tuple(each for each in calls if arrived_at >= each.held_until)
+        for each in self._of(key):
+            if arrived_at < each.held_until:
+                # Only the release can have made the message visible so early.
+                self._remove(key, each)
         return any(each.is_release for each in self._others(key, handle, since))
 
     def spare(self, key: _Key, handle: str) -> bool:
@@ -131,12 +131,28 @@ class StaleCalls:
 
     def _find(self, entry: Entry) -> _StaleCall | None:
         wanted = (entry.receipt_handle, entry.timeout, entry.action)
-        for each in self._by_key.get(entry.lease.key, ()):
+        for each in self._of(entry.lease.key):
             if (each.handle, each.timeout, each.action) == wanted:
                 return each
         return None
 
     def _others(self, key: _Key, handle: str, since: float) -> Iterator[_StaleCall]:
-        for each in self._by_key.get(key, ()):
+        for each in self._of(key):
             if each.handle != handle and (each.open or each.answered_at >= since):
                 yield each
+
+    def _of(self, key: _Key) -> Iterator[_StaleCall]:
+        call = self._by_key.get(key)
+        while call is not None:
+            yield call
+            call = call.earlier
+
+    def _remove(self, key: _Key, call: _StaleCall) -> None:
+        for each in self._of(key):
+            if each.earlier is call:
+                each.earlier = call.earlier
+                return
+        if call.earlier is None:
+            del self._by_key[key]
+        else:
+            self._by_key[key] = call.earlier
