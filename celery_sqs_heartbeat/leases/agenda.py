@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.leases.actions import (
     urgency,
 )
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.heap import LeasePlaces
 from celery_sqs_heartbeat.leases.lane import STUCK_SECONDS, Lane, LaneView
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import call_patience
@@ -24,7 +25,6 @@ from celery_sqs_heartbeat.leases.policy import call_patience
 MANY_STUCK = 72
 #: The longest pause between such calls, in seconds.
 LONGEST_PAUSE = 3_600.0
-_KINDS = tuple(CallKind)
 #: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or
 #: is capped, it updates the lease and returns None. It may change where leases are placed.
 DueEntry = Callable[[Lease, float], Entry | None]
@@ -39,6 +39,7 @@ class Agenda:
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, CallKind], Lane] = {}
+        self._places = LeasePlaces("waits_as")
         self._numbers = itertools.count(1)
         #: By number, each call that waits for its answer, with the end of the wait.
         self._out: dict[int, tuple[Call, float]] = {}
@@ -62,19 +63,17 @@ class Agenda:
 
     def put(self, lease: Lease) -> None:
         """Place the lease by its next action. A lease in a call has no place."""
-        self.discard(lease)
         if lease.pending is not None or (action := next_action(lease)) is None:
+            self.discard(lease)
             return
         key = (lease.queue_url, CALL_KIND[action])
         if key not in self._lanes:
-            self._lanes[key] = Lane(*key)
+            self._lanes[key] = Lane(*key, self._places)
         self._lanes[key].put(lease, due_time(lease, action))
 
     def discard(self, lease: Lease) -> None:
         """Take the lease out, if it is in."""
-        for kind in _KINDS:
-            if (lane := self._lanes.get((lease.queue_url, kind))) is not None:
-                lane.discard(lease)
+        self._places.leave(lease)
 
     def plan(self, now: float, room: int, due_entry: DueEntry) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from celery_sqs_heartbeat.leases.heap import LeaseHeap
+from celery_sqs_heartbeat.leases.heap import LeaseHeap, LeasePlaces
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 
 
@@ -16,7 +16,8 @@ class ExpiryWatch:
     """
 
     def __init__(self) -> None:
-        self._heap = LeaseHeap()
+        self._places = LeasePlaces("expires_as")
+        self._heap = LeaseHeap(self._places)
 
     def watch(self, lease: Lease) -> None:
         """Watch a lease from now on, with its current expiry."""
@@ -24,7 +25,7 @@ class ExpiryWatch:
 
     def discard(self, lease: Lease) -> None:
         """Stop watching a lease."""
-        self._heap.discard(lease)
+        self._places.leave(lease)
 
     def next_time(self) -> float | None:
         """Return when the next lease expires, or None."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, CallKind, Entry
-from celery_sqs_heartbeat.leases.heap import LeaseHeap
+from celery_sqs_heartbeat.leases.heap import LeaseHeap, LeasePlaces
 from celery_sqs_heartbeat.leases.lease import Lease
 
 #: The most calls of one kind in flight for one queue. A queue whose calls hang must not
@@ -48,18 +48,15 @@ class Lane:
     expire sooner. Among the leases that are due, the most urgent goes first.
     """
 
-    def __init__(self, queue_url: str, kind: CallKind) -> None:
+    def __init__(self, queue_url: str, kind: CallKind, places: LeasePlaces) -> None:
         self.queue_url = queue_url
         self.kind = kind
         self.in_flight = 0
         #: When the queue may be probed, after it refused a call; None if it refuses none.
         self.probe_at: float | None = None
         self._stuck: dict[int, float] = {}
-        self._waiting = LeaseHeap()
-        self._ready = LeaseHeap()
-
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._ready)
+        self._waiting = LeaseHeap(places)
+        self._ready = LeaseHeap(places)
 
     def view(self) -> LaneView:
         """Return its state now."""
@@ -73,14 +70,8 @@ class Lane:
         )
 
     def put(self, lease: Lease, due: float) -> None:
-        """Add the lease, or move it to another due time."""
-        self._ready.discard(lease)
+        """Add the lease, or move it here from another due time or lane."""
         self._waiting.put(lease, due)
-
-    def discard(self, lease: Lease) -> None:
-        """Remove the lease, if it is in."""
-        self._waiting.discard(lease)
-        self._ready.discard(lease)
 
     def advance(self, now: float, urgency: Callable[[Lease], float]) -> None:
         """Move the leases that are due by `now` to the heap of ready ones."""
@@ -111,7 +102,7 @@ class Lane:
 
     def next_due(self, now: float, pause: float) -> float | None:
         """Return when the next call can be made; None if no lease waits or an answer is missing."""
-        due = now if len(self._ready) else self._waiting.first_time()
+        due = self._waiting.first_time() if self._ready.first() is None else now
         free_at = self._free_at(now, pause)
         return None if due is None or free_at is None else max(due, free_at)
 
@@ -132,7 +123,7 @@ class Lane:
 
     def pop_ready(self) -> Iterator[Lease]:
         """Remove and yield the leases that are due, most urgent first."""
-        while len(self._ready):
+        while self._ready.first() is not None:
             yield self._ready.pop()
 
     def put_back(self, lease: Lease, urgency: float) -> None:

@@ -121,6 +121,8 @@ class Lease:
         pending: The action of the call that it is in; None while it is in no call.
         is_deleted: Whether SQS has confirmed the delete of its message.
         has_place: Whether it has, or may take, its place in its group; see `GroupOrder`.
+        waits_as: Its place among the leases that wait for calls; see `LeasePlaces`.
+        expires_as: Its place among the leases whose expiry is watched, likewise.
         key: The message's identity, which is the same for all its deliveries.
     """
 
@@ -159,6 +161,8 @@ class Lease:
     pending: Action | None = None
     is_deleted: bool = False
     has_place: bool = True
+    waits_as: int = field(default=0, init=False, repr=False)
+    expires_as: int = field(default=0, init=False, repr=False)
     key: tuple[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

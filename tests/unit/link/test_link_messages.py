@@ -112,7 +112,10 @@ leases = st.builds(
 )
 
 #: Fields of a lease that only the book uses, and that a new book works out again.
-BOOKS_OWN = {"limit", "extend_at", "end_at", "attempts", "is_isolated", "cap_is_near", "pending"}
+BOOKS_OWN = {
+    *("limit", "extend_at", "end_at", "attempts", "is_isolated", "cap_is_near", "pending"),
+    *("waits_as", "expires_as"),
+}
 
 
 def over_the_link(message: Any) -> list[Any]:
