@@ -25,6 +25,9 @@ from celery_sqs_heartbeat.leases.policy import call_patience
 MANY_STUCK = 72
 #: The longest pause between such calls, in seconds.
 LONGEST_PAUSE = 3_600.0
+#: A call takes with it the full calls of its queue that are due within so many seconds. Calls that
+#: are made at the same time need fewer wake-ups of threads than one call every few milliseconds.
+TOGETHER_SECONDS = 0.05
 #: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or
 #: is capped, it updates the lease and returns None. It may change where leases are placed.
 DueEntry = Callable[[Lease, float], Entry | None]
@@ -83,6 +86,12 @@ class Agenda:
         while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
             entries = self._take_entries(lane, now, due_entry)
             if entries:
+                calls.append(self._begin(lane, entries, now))
+        for lane in dict.fromkeys(self._lanes[call.queue_url, call.kind] for call in calls):
+            while len(calls) < room and lane.may_call(now, self._pause):
+                entries = self._take_next_batch(lane, now)
+                if not entries:
+                    break
                 calls.append(self._begin(lane, entries, now))
         return calls
 
@@ -177,6 +186,22 @@ class Agenda:
         if entries:
             lane.fill_up(entries, lambda lease: early_entry_for(lease, now))
         return entries
+
+    def _take_next_batch(self, lane: Lane, now: float) -> list[Entry]:
+        """Return the entries of a full call that is due soon; none if there is no such call.
+
+        It contains no second tries, because they pause for SQS's sake.
+        """
+        due = lane.first_waiting()
+        if due is None or due > now + TOGETHER_SECONDS:
+            return []
+        entries: list[Entry] = []
+        lane.fill_up(entries, lambda each: None if each.attempts else early_entry_for(each, now))
+        if len(entries) == MAX_BATCH_ENTRIES:
+            return entries
+        for entry in entries:
+            self.put(entry.lease)
+        return []
 
 
 def _deadline(call: Call) -> float:

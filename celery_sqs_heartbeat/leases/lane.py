@@ -117,6 +117,10 @@ class Lane:
             free_at = max(free_at, max(self._stuck.values()) + pause)
         return free_at
 
+    def first_waiting(self) -> float | None:
+        """Return when the first of the leases that wait is due, or None."""
+        return self._waiting.first_time()
+
     def most_urgent(self) -> float | None:
         """Return the urgency of the first lease that is due, or None."""
         return self._ready.first_time()
