@@ -49,9 +49,12 @@ class EventKind(IdentityEnum):
     PERMISSION_GRANTED = "permission-granted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Event:
     """One event of a lease. `at` is in monotonic seconds.
+
+    Do not change it. It is not frozen, because every extension makes one, and that would take
+    three times as long.
 
     Attributes:
         receipt_handle: Of the latest receive. It is a credential: never show it.
