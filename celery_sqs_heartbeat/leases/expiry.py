@@ -31,12 +31,12 @@ class ExpiryWatch:
         """Return when the next lease expires, or None."""
         while (first := self._heap.first()) is not None:
             time, lease = first
-            is_watched = _may_expire(lease)
-            if is_watched and lease.expires_at <= time:
+            if not _may_expire(lease):
+                self._places.leave(lease)
+            elif lease.expires_at <= time:
                 return time
-            self._heap.pop()
-            if is_watched:
-                self._heap.put(lease, lease.expires_at)
+            else:
+                self._heap.postpone(lease, lease.expires_at)
         return None
 
     def pop_expired(self, now: float) -> Iterator[Lease]:

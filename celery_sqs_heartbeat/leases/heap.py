@@ -95,13 +95,20 @@ class LeaseHeap:
         first = self.first()
         return None if first is None else first[0]
 
+    def postpone(self, lease: Lease, time: float) -> None:
+        """Move a lease that `first` has just returned to a later time."""
+        _, number, first = self._entries[0]
+        # A signal handler on this thread may have put another lease before it.
+        if first is lease:
+            heapq.heapreplace(self._entries, (time, number, lease))
+
     def pop(self) -> Lease:
         """Remove and return the lease with the earliest time.
 
         Raises:
             IndexError: It is empty.
         """
-        while self.first_time() is not None:
+        while self._entries:
             _, number, lease = heapq.heappop(self._entries)
             if self._places.has(lease, number):
                 self._places.leave(lease)

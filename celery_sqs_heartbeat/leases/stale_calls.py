@@ -130,9 +130,12 @@ class StaleCalls:
         return bool(found)
 
     def _find(self, entry: Entry) -> _StaleCall | None:
-        wanted = (entry.receipt_handle, entry.timeout, entry.action)
         for each in self._of(entry.lease.key):
-            if (each.handle, each.timeout, each.action) == wanted:
+            if (
+                each.handle == entry.receipt_handle
+                and each.timeout == entry.timeout
+                and each.action is entry.action
+            ):
                 return each
         return None
 

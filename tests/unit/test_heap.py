@@ -40,6 +40,19 @@ def test_it_orders_by_time_and_forgets_what_was_moved_or_taken_out() -> None:
         heap.pop()
 
 
+def test_a_lease_that_is_postponed_comes_after_those_that_are_earlier_then() -> None:
+    places, heap = new_heap()
+    a, b = new_lease(), new_lease()
+    heap.put(a, 1.0)
+    heap.put(b, 2.0)
+    heap.postpone(a, 3.0)
+    assert [*heap] == [(b, 2.0), (a, 3.0)]
+    # It is not the first any more.
+    heap.postpone(a, 4.0)
+    assert [heap.pop(), heap.pop()] == [b, a]
+    assert places.taken == 0
+
+
 def test_it_agrees_with_sorting_under_random_changes() -> None:
     rng = random.Random(7)
     places, heap = new_heap()
@@ -151,14 +164,5 @@ def test_a_lease_that_is_taken_out_while_it_is_popped_is_not_returned() -> None:
     second, first = new_lease("second"), interrupted()
     heap.put(first, 1.0)
     heap.put(second, 2.0)
-    looks = []
-
-    def discard_at_the_second_look() -> None:
-        looks.append(1)
-        if len(looks) == 2:
-            places.leave(first)
-        else:
-            first.handler = discard_at_the_second_look
-
-    first.handler = discard_at_the_second_look
+    first.handler = lambda: places.leave(first)
     assert heap.pop() is second
