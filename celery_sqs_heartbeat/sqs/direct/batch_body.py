@@ -16,12 +16,13 @@ def body_of(params: Mapping[str, Any]) -> bytes:
         params: A queue's URL, and entries of strings and whole numbers.
     """
     entries = [
-        ", ".join([f'"{name}": {_json(value)}' for name, value in entry.items()])
+        ", ".join(
+            [
+                f'"{name}": {_quoted(value) if isinstance(value, str) else value}'
+                for name, value in entry.items()
+            ]
+        )
         for entry in params["Entries"]
     ]
     listed = "}, {".join(entries)
     return f'{{"QueueUrl": {_quoted(params["QueueUrl"])}, "Entries": [{{{listed}}}]}}'.encode()
-
-
-def _json(value: str | int) -> str:
-    return _quoted(value) if isinstance(value, str) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -59,6 +59,7 @@ class Signing:
         canonical: The canonical request, without its last line, the hash of the body.
         signed_at: The time in `canonical`.
         signed_headers: The names of the signed headers.
+        keys: The key that signs the requests of a day, by that day.
     """
 
     signer: Any
@@ -69,6 +70,7 @@ class Signing:
     canonical: str
     signed_at: str
     signed_headers: str
+    keys: dict[str, bytes] = field(default_factory=dict, init=False)
 
     def headers(self, body: bytes, timestamp: str) -> dict[str, str]:
         """Return the headers that sign a request, except the session token.
@@ -86,16 +88,25 @@ class Signing:
         text = "\n".join(
             ("AWS4-HMAC-SHA256", timestamp, "/".join(scope), sha256(text.encode()).hexdigest())
         )
-        key = f"AWS4{credentials.secret_key}".encode()
-        for part in (*scope, text):
-            key = hmac.digest(key, part.encode(), "sha256")
+        signature = hmac.digest(self._key(scope), text.encode(), "sha256").hex()
         return {
             "X-Amz-Date": timestamp,
             "Authorization": (
                 f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{'/'.join(scope)}, "
-                f"SignedHeaders={self.signed_headers}, Signature={key.hex()}"
+                f"SignedHeaders={self.signed_headers}, Signature={signature}"
             ),
         }
+
+    def _key(self, scope: tuple[str, ...]) -> bytes:
+        day = scope[0]
+        key = self.keys.get(day)
+        if key is None:
+            key = f"AWS4{self.credentials.secret_key}".encode()
+            for part in scope:
+                key = hmac.digest(key, part.encode(), "sha256")
+            self.keys.clear()
+            self.keys[day] = key
+        return key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
