@@ -114,7 +114,7 @@ class Lease:
         group: Its message group; None without one.
         sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
         started_at: When its task began; None while the task waits.
-        handles: Every receipt handle under which its owner may know it.
+        more_handles: `handles` if there are several, else empty. Most messages have only one.
         extensions: How many were confirmed since its latest receive.
         cap_is_near: Whether it was reported that the lease's end is near.
         is_isolated: Whether its calls contain no other lease, because a shared call was malformed.
@@ -157,7 +157,7 @@ class Lease:
     is_isolated: bool = False
     cap_is_near: bool = False
     is_exclusive: bool = True
-    handles: tuple[str, ...] = field(default=(), repr=False)
+    more_handles: tuple[str, ...] = field(default=(), repr=False)
     pending: Action | None = None
     is_deleted: bool = False
     has_place: bool = True
@@ -168,6 +168,11 @@ class Lease:
     def __post_init__(self) -> None:
         # Made once, because several dictionaries hold it.
         self.key = (self.queue_url, self.message_id)
+
+    @property
+    def handles(self) -> tuple[str, ...]:
+        """Every receipt handle under which its owner may know it, in the order of their arrival."""
+        return self.more_handles or ((self.receipt_handle,) if self.receipt_handle else ())
 
     @property
     def is_last_receive(self) -> bool:
@@ -192,8 +197,8 @@ class Lease:
         counts_for: float = math.inf,
     ) -> None:
         """Begin, or continue, under the handle of the latest receive."""
-        self.receipt_handle = receipt_handle
         self.add_handle(receipt_handle)
+        self.receipt_handle = receipt_handle
         self.receive_count = receive_count
         self.received_at = sent_at
         self.hidden_until = max(expires_at, hidden_until)
@@ -205,8 +210,8 @@ class Lease:
 
     def add_handle(self, receipt_handle: str) -> None:
         """Remember a handle under which the message was received."""
-        if receipt_handle not in self.handles:
-            self.handles = (*self.handles, receipt_handle)
+        if self.handles and receipt_handle not in self.handles:
+            self.more_handles = (*self.handles, receipt_handle)
 
     def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
         """Return whether its latest receive is newer than another, which has arrived late.

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.link.held_message import HeldMessage
 
 #: Increased with each change of a message. Both ends must have the same version. They may differ if
 #: the package is replaced while the worker runs, because a new keeper loads the new package.
-VERSION = 5
+VERSION = 6
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
@@ -47,7 +47,7 @@ _KEPT = (
     "started_at",
     "is_exclusive",
     "extensions",
-    "handles",
+    "more_handles",
     "has_place",
 )
 
@@ -125,7 +125,7 @@ def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
 
 def read_lease(terms: list[Any], goal: str, status: str, kept: dict[str, Any]) -> Lease:
     """Return the lease of such a message."""
-    kept = {**kept, "handles": tuple(kept["handles"])}
+    kept = {**kept, "more_handles": tuple(kept["more_handles"])}
     return Lease(terms=read_terms(terms), goal=Goal(goal), status=LeaseStatus(status), **kept)
 
 

@@ -65,7 +65,6 @@ def kept(handle: str, goal: Goal = Goal.HOLD, pending: Action | None = None) -> 
         terms=TERMS,
         held_since=NOW,
         receipt_handle=handle,
-        handles=(handle,),
         expires_at=NOW + 30,
         last_timeout=30,
         goal=goal,

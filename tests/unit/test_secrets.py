@@ -169,7 +169,7 @@ def test_a_real_call_shows_no_handle() -> None:
         terms=LeaseTerms.of(30),
         held_since=0.0,
         receipt_handle=SECRET,
-        handles=(SECRET,),
+        more_handles=(SECRET,),
     )
     entry = Entry(lease, SECRET, Action.EXTEND, 30)
     call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), 0.0)
