@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
-from celery_sqs_heartbeat.leases.actions import (
-    CALL_KIND,
-    due_time,
-    early_entry_for,
-    next_action,
-    urgency,
-)
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.actions import CALL_KIND, due_time, next_action, urgency
+from celery_sqs_heartbeat.leases.call_entries import DueEntry, take_due, take_full_batch
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.heap import LeasePlaces
 from celery_sqs_heartbeat.leases.lane import STUCK_SECONDS, Lane, LaneView
 from celery_sqs_heartbeat.leases.lease import Lease
@@ -25,12 +19,6 @@ from celery_sqs_heartbeat.leases.policy import call_patience
 MANY_STUCK = 72
 #: The longest pause between such calls, in seconds.
 LONGEST_PAUSE = 3_600.0
-#: A call takes with it the full calls of its queue that are due within so many seconds. Calls that
-#: are made at the same time need fewer wake-ups of threads than one call every few milliseconds.
-TOGETHER_SECONDS = 0.05
-#: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or
-#: is capped, it updates the lease and returns None. It may change where leases are placed.
-DueEntry = Callable[[Lease, float], Entry | None]
 
 
 class Agenda:
@@ -84,12 +72,12 @@ class Agenda:
             each.advance(now, urgency)
         calls: list[Call] = []
         while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
-            entries = self._take_entries(lane, now, due_entry)
+            entries = take_due(lane, now, due_entry)
             if entries:
                 calls.append(self._begin(lane, entries, now))
         for lane in dict.fromkeys(self._lanes[call.queue_url, call.kind] for call in calls):
             while len(calls) < room and lane.may_call(now, self._pause):
-                entries = self._take_next_batch(lane, now)
+                entries = take_full_batch(lane, now, self.put)
                 if not entries:
                     break
                 calls.append(self._begin(lane, entries, now))
@@ -169,39 +157,6 @@ class Agenda:
             if lane.may_call(now, pause) and (first := lane.most_urgent()) is not None
         ]
         return min(ready)[2] if ready else None
-
-    def _take_entries(self, lane: Lane, now: float, due_entry: DueEntry) -> list[Entry]:
-        entries: list[Entry] = []
-        most = MAX_BATCH_ENTRIES if lane.probe_at is None else 1
-        for lease in lane.pop_ready():
-            if lease.is_isolated and entries:
-                lane.put_back(lease, urgency(lease))
-                break
-            entry = due_entry(lease, now)
-            if entry is None:
-                continue
-            entries.append(entry)
-            if lease.is_isolated or len(entries) == most:
-                return entries
-        if entries:
-            lane.fill_up(entries, lambda lease: early_entry_for(lease, now))
-        return entries
-
-    def _take_next_batch(self, lane: Lane, now: float) -> list[Entry]:
-        """Return the entries of a full call that is due soon; none if there is no such call.
-
-        It contains no second tries, because they pause for SQS's sake.
-        """
-        due = lane.first_waiting()
-        if due is None or due > now + TOGETHER_SECONDS:
-            return []
-        entries: list[Entry] = []
-        lane.fill_up(entries, lambda each: None if each.attempts else early_entry_for(each, now))
-        if len(entries) == MAX_BATCH_ENTRIES:
-            return entries
-        for entry in entries:
-            self.put(entry.lease)
-        return []
 
 
 def _deadline(call: Call) -> float:
