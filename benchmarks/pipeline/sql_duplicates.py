@@ -133,6 +133,29 @@ killed AS (
     LEFT JOIN attempts USING (wid)
     WHERE (SELECT max(last_seen) FROM lives) > until + 1_000_000
 ),
+-- By hour, because each pair with each killed worker of its queue would be billions.
+killed_by_hour AS (
+    SELECT *, unnest(range(since // 3_600_000_000, until // 3_600_000_000 + 1)) AS hour
+    FROM killed
+),
+gaps AS (
+    SELECT *,
+        unnest(range(
+            greatest(
+                least(
+                    before_last_event,
+                    coalesce(
+                        CASE WHEN before_ended <= received THEN before_ended END,
+                        before_lease_end, sqs_first, 0
+                    )
+                ) - 1_000_000,
+                (SELECT min(since) FROM killed)
+            ) // 3_600_000_000,
+            least(received + 1_000_000, (SELECT max(until) FROM killed)) // 3_600_000_000 + 1
+        )) AS hour
+    FROM pairs
+    WHERE has_gap
+),
 lost AS (
     SELECT queue, msg, rc, wid, min(lost_by) AS lost_by
     FROM (
@@ -149,7 +172,7 @@ lost AS (
                     CASE WHEN is_back THEN before_ended END, before_lease_end, sqs_first, 0
                 )
             END AS begin
-        FROM (SELECT * FROM pairs WHERE has_gap) JOIN killed USING (queue)
+        FROM gaps JOIN killed_by_hour USING (queue, hour)
         WHERE coalesce(NOT is_again OR last < before_lease_end, TRUE)
             AND since <= last + 1_000_000 AND until >= begin - 1_000_000
     )
