@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.frame.part import Findings, Part, Size, Spread, Table, digits
-from benchmarks.pipeline.runs import each_of_duckdb, each_of_spark, events_in, fresh
+from benchmarks.pipeline.runs import compare, each_of_duckdb, each_of_spark, events_in, fresh
 from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
 from fleet.generator import JOURNAL, make_fleet
 
@@ -137,7 +137,11 @@ def _seconds(command: Sequence[str]) -> float:
 
 
 def _tables(events: Path, out: Path, rounds: int) -> Mapping[str, Sequence[Mapping[str, float]]]:
-    """Return the seconds of each table by engine, in turns."""
+    """Return the seconds of each table by engine, in turns.
+
+    Raises:
+        ValueError: The engines' tables differ.
+    """
     makers: Mapping[str, Callable[[Path, Path], dict[str, float]]] = {
         SPARK: each_of_spark,
         DUCKDB: each_of_duckdb,
@@ -145,8 +149,10 @@ def _tables(events: Path, out: Path, rounds: int) -> Mapping[str, Sequence[Mappi
     found: defaultdict[str, list[Mapping[str, float]]] = defaultdict(list)
     for _ in range(rounds):
         for engine, make in makers.items():
-            shutil.rmtree(out, ignore_errors=True)
-            found[engine].append(fresh(make, events, out))
+            shutil.rmtree(out / engine, ignore_errors=True)
+            found[engine].append(fresh(make, events, out / engine))
+    if differences := fresh(compare, *(out / engine for engine in makers)):
+        raise ValueError("\n".join(differences))
     return found
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.pipeline.tables.deliveries import GIVEN_BACK
+
 #: The aggregates use codes instead of texts, because DuckDB, too, aggregates numbers faster.
 #: `last_code` is the code of the last line that has one.
 MACROS = """
@@ -12,15 +15,10 @@ MACROS = """
     CREATE MACRO last_code(seq, code) AS max(seq * 65536 + code) % 65536;
     CREATE MACRO received_codes() AS ['redelivered', 'finished'];
     CREATE MACRO end_codes() AS ['deleted', 'released', 'lapsed'];
-    CREATE MACRO cause_codes() AS [
-        'failed', 'backoff policy', 'cancelled', 'shutdown', 'consumer closed', 'not delivered',
-        'delete refused', 'worker died', 'due later', 'group stopped', 'asked by task',
-        'retried', 'no room to wait', 'waited long'
-    ];
-    CREATE MACRO error_codes() AS [
-        'done', 'lost', 'capped', 'throttled', 'failed', 'denied', 'no-queue', 'malformed',
-        'unknown'
-    ];
+"""
+MACROS += f"""
+    CREATE MACRO cause_codes() AS {list(GIVEN_BACK[1:])};
+    CREATE MACRO error_codes() AS {[each.value for each in Outcome]};
 """
 
 ATTEMPTS = """

@@ -100,8 +100,12 @@ pairs AS (
 ),
 lives AS (
     SELECT wid,
+        min(first_seen) AS first_seen,
         max(last_seen) AS last_seen,
         max(stopped) AS stopped,
+        coalesce(min(first_seq), 1) AS first_seq,
+        min(dt) AS first_day,
+        max(last_seq) - min(first_seq) + 1 - sum(lines) AS missing,
         max(settings['tasks']) FILTER (contains(settings['tasks'], 'extend=False')) AS tasks
     FROM workers
     GROUP BY wid
@@ -122,21 +126,42 @@ held AS (
     WHERE lease_end >= last_seen
     GROUP BY wid
 ),
--- Workers that were killed. No other lines are missing from what is measured.
-killed AS (
-    SELECT DISTINCT wid AS lost_by, attempts.queue, since, until
+-- The times from which lines are missing. No segment of what is measured is damaged.
+holes AS (
+    SELECT wid AS lost_by,
+        last_seen AS since,
+        coalesce(lease_end, last_seen + 900_000_000) AS until,
+        TRUE AS is_killed
+    FROM lives LEFT JOIN held USING (wid)
+    WHERE stopped IS NULL AND (SELECT max(last_seen) FROM lives) > until + 1_000_000
+    UNION ALL
+    SELECT wid, first_seen - 86_400_000_000, first_seen, FALSE FROM lives
+    WHERE first_seq > 1 AND first_day > (SELECT min(first_day) FROM lives)
+    UNION ALL
+    SELECT wid, least(ts_before, ts), greatest(ts_before, ts), FALSE
     FROM (
-        SELECT wid, last_seen AS since, coalesce(lease_end, last_seen + 900_000_000) AS until
-        FROM lives LEFT JOIN held USING (wid)
-        WHERE stopped IS NULL
+        SELECT wid, seq, ts, lag(seq) OVER numbers AS seq_before, lag(ts) OVER numbers AS ts_before
+        FROM events
+        WHERE wid IN (SELECT wid FROM lives WHERE missing > 0)
+        WINDOW numbers AS (PARTITION BY wid ORDER BY seq)
     )
-    LEFT JOIN attempts USING (wid)
-    WHERE (SELECT max(last_seen) FROM lives) > until + 1_000_000
+    WHERE seq > seq_before + 1
 ),
--- By hour, because each pair with each killed worker of its queue would be billions.
-killed_by_hour AS (
-    SELECT *, unnest(range(since // 3_600_000_000, until // 3_600_000_000 + 1)) AS hour
-    FROM killed
+served AS (
+    SELECT wid AS lost_by, list(DISTINCT queue) AS queues
+    FROM attempts
+    WHERE wid IN (SELECT lost_by FROM holes)
+    GROUP BY wid
+),
+-- By hour, because each pair with each hole of its queue would be billions. If the queues of a
+-- worker are unknown, it may be any queue.
+holes_by_hour AS (
+    SELECT * EXCLUDE (queues),
+        unnest(coalesce(queues, (SELECT list(DISTINCT queue) FROM pairs))) AS queue
+    FROM (
+        SELECT *, unnest(range(since // 3_600_000_000, until // 3_600_000_000 + 1)) AS hour
+        FROM holes LEFT JOIN served USING (lost_by)
+    )
 ),
 gaps AS (
     SELECT *,
@@ -149,21 +174,23 @@ gaps AS (
                         before_lease_end, sqs_first, 0
                     )
                 ) - 1_000_000,
-                (SELECT min(since) FROM killed)
+                (SELECT min(since) FROM holes)
             ) // 3_600_000_000,
-            least(received + 1_000_000, (SELECT max(until) FROM killed)) // 3_600_000_000 + 1
+            least(received + 1_000_000, (SELECT max(until) FROM holes)) // 3_600_000_000 + 1
         )) AS hour
     FROM pairs
     WHERE has_gap
 ),
 lost AS (
-    SELECT queue, msg, rc, wid, min(lost_by) AS lost_by
+    -- Lines that are certainly missing come first.
+    SELECT queue, msg, rc, wid, arg_min(lost_by, (is_killed, lost_by)) AS lost_by,
+        bool_and(is_killed) AS was_killed
     FROM (
         SELECT *,
             coalesce(before_ended <= received, FALSE) AS is_back,
             least(
                 CASE WHEN before_wid IS NULL AND rc = 2 THEN sqs_first END,
-                received - coalesce(vt, 0)::BIGINT * 1_000_000
+                received - CASE WHEN is_killed THEN coalesce(vt, 0)::BIGINT * 1_000_000 ELSE 0 END
             ) AS last,
             before_wid = lost_by AND NOT is_back AS is_again,
             CASE
@@ -172,10 +199,17 @@ lost AS (
                     CASE WHEN is_back THEN before_ended END, before_lease_end, sqs_first, 0
                 )
             END AS begin
-        FROM gaps JOIN killed_by_hour USING (queue, hour)
-        WHERE coalesce(NOT is_again OR last < before_lease_end, TRUE)
+        FROM gaps JOIN holes_by_hour USING (queue, hour)
+        WHERE coalesce(NOT is_again OR NOT is_killed OR last < before_lease_end, TRUE)
             AND since <= last + 1_000_000 AND until >= begin - 1_000_000
     )
+    GROUP BY queue, msg, rc, wid
+),
+lost_since AS (
+    SELECT first_dlv, next_received, max(least(until, next_received)) AS lost_until
+    FROM pairs JOIN holes ON lost_by = prior.wid
+    WHERE NOT has_gap AND NOT is_killed
+        AND since <= next_received + 1_000_000 AND until >= prior.received - 1_000_000
     GROUP BY ALL
 ),
 told AS (
@@ -237,7 +271,7 @@ permissions AS (
     WHERE ev IN ('permission-denied', 'permission-granted') AND act IN ('extend', 'release')
 ),
 judged AS (
-    SELECT known.*, lost.lost_by, lives.last_seen AS first_last_seen,
+    SELECT known.*, lost.lost_by, lost.was_killed, lost_until, lives.last_seen AS first_last_seen,
         has_opted_out(lives.tasks, known.task) AS is_opted_out,
         (
             -- Since when its worker could not extend any lease of the queue.
@@ -258,6 +292,7 @@ judged AS (
         ) AS late_us
     FROM known
     LEFT JOIN lost USING (queue, msg, rc, wid)
+    LEFT JOIN lost_since USING (first_dlv, next_received)
     LEFT JOIN lives ON lives.wid = known.prior.wid
 ),
 ends AS (
@@ -267,10 +302,16 @@ ends AS (
             AND prior.ended < next_received + 1_000_000,
             FALSE
         ) AS has_ended_before,
+        next_received < sure_until - 1_000_000
+            AND NOT (has_ended_before AND prior.ended_as <> 'deleted') AS is_early,
         next_received - prior.last_event AS silent_us,
         prior.ended_as = 'abandoned'
             AND coalesce(first_last_seen < next_received + 1_000_000, TRUE) AS is_gone,
-        greatest(error_at, unanswered_at, 0) AS failed_at
+        greatest(error_at, unanswered_at, 0) AS failed_at,
+        {
+            'cause': 'lines-lost',
+            'evidence': printf('lines of its worker %s are missing from that time', prior.wid)
+        } AS lines_of_it
     FROM judged
 ),
 caused AS (
@@ -278,8 +319,12 @@ caused AS (
         WHEN has_gap AND lost_by IS NOT NULL THEN {
             'cause': 'lines-lost',
             'evidence': printf(
-                'receive %d of the message is in no journal; worker %s was killed then, and lost '
-                    || 'its last lines',
+                CASE
+                    WHEN was_killed THEN 'receive %d of the message is in no journal; worker %s '
+                        || 'was killed then, and lost its last lines'
+                    ELSE 'receive %d of the message is in no journal; lines of worker %s are '
+                        || 'missing then'
+                END,
                 next_rc - 1,
                 lost_by
             )
@@ -301,8 +346,10 @@ caused AS (
                 seconds_of(next_received - prior.ended)
             )
         }
-        WHEN next_received < sure_until - 1_000_000
-            AND NOT (has_ended_before AND prior.ended_as <> 'deleted') THEN {
+        WHEN lost_until > prior.last_event
+            AND (is_early OR (prior.ended_as = 'abandoned' AND prior.finished IS NOT NULL))
+            THEN lines_of_it
+        WHEN is_early THEN {
             'cause': 'second-delivery',
             'evidence': printf(
                 'received again %s s before the lease could end',
@@ -356,6 +403,7 @@ caused AS (
             'cause': 'sqs-slow',
             'evidence': printf('a call took %s s', seconds_of(slow_us))
         }
+        WHEN lost_until > prior.last_event AND prior.ended_as = 'abandoned' THEN lines_of_it
         WHEN is_gone THEN {
             'cause': 'died-while-running',
             'evidence': printf(
@@ -376,6 +424,7 @@ caused AS (
                 prior.vt
             )
         }
+        WHEN lost_until IS NOT NULL THEN lines_of_it
         ELSE {'cause': 'unknown', 'evidence': 'nothing in the journals shows why'}
     END AS told
     FROM ends
