@@ -180,7 +180,7 @@ PART = Part(
     about=(
         "How long a small report takes, which is what most people make, and how long the tables of "
         "many events take on Spark beside DuckDB, an engine for one machine, which runs the same "
-        "steps in SQL, with two threads."
+        "steps in SQL, with a thread for each core."
     ),
     measure=measure,
 )
