@@ -85,8 +85,9 @@ class Scene:
 
     def end(self) -> str:
         """Wait until the consumer has ended. Return its output."""
+        log = self._shell.wait_for("\nended")
         assert self.consumer.wait(60) == 0
-        return self._shell.wait_for("ended")
+        return log
 
 
 @pytest.fixture
