@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 import ctypes
 import logging
+import signal
 import time
 from collections.abc import Callable
 
@@ -40,13 +41,9 @@ def block(seconds: int) -> None:
 
 
 def wait(seconds: int) -> None:
-    """Work until something happens to this process.
-
-    The system may deliver a signal to any thread. Then only the end of a sleep shows it.
-    """
+    """Work until something happens to this process."""
     del seconds
-    while True:
-        time.sleep(0.1)
+    time.sleep(600)
 
 
 def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int) -> None:
@@ -80,6 +77,8 @@ def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int)
 
 
 if __name__ == "__main__":
+    # Programs that a shell starts in the background ignore it, and so do those that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.basicConfig(level=logging.INFO)
     work(
         sys.argv[1],
