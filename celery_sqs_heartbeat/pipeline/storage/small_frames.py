@@ -1,7 +1,8 @@
 """Makes frames of rows that Python has, without a process for a few rows.
 
 Spark's `createDataFrame` starts a Python process beside the JVM, which takes two CPU seconds. A
-JSON text in the plan takes some milliseconds, but Spark may print it whenever a plan changes.
+JSON text in the plan takes some milliseconds, but Spark may print it whenever a plan changes. A
+remote session needs no such process, and another engine may round numbers of a JSON text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def frame_of(spark: SparkSession, rows: Sequence[Mapping[str, Any]], ddl: str) -
         rows: Values by column. Keys of maps are texts, and days are `datetime.date`.
         ddl: The columns, in Spark's DDL.
     """
-    if len(rows) > MOST_IN_PLAN:
+    is_remote = "connect" in type(spark).__module__
+    if is_remote or len(rows) > MOST_IN_PLAN:
         return spark.createDataFrame(rows, ddl)
     text = F.lit(json.dumps(rows, default=str))
     parsed = F.from_json(text, f"array<struct<{ddl}>>", {"mode": "FAILFAST"})

@@ -122,7 +122,8 @@ def _hours(begin: Column, end: Column, least: int, most: int) -> Column:
 
 
 def _frame_of(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
-    rows = [dict(zip(_HOLE, hole, strict=True)) for hole in holes]
+    # Spark Connect takes no tuple for an array.
+    rows = [{**dict(zip(_HOLE, hole, strict=True)), "queues": list(hole.queues)} for hole in holes]
     return F.broadcast(frame_of(pairs.sparkSession, rows, _HOLES))
 
 
