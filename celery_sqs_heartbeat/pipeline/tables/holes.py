@@ -18,7 +18,7 @@ the holes are calculated from them.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row
@@ -40,7 +40,7 @@ class Hole(NamedTuple):
     """
 
     wid: str
-    queues: tuple[str, ...]
+    queues: Sequence[str]
     since: int
     until: int
     is_killed: bool = False
@@ -57,7 +57,7 @@ def holes_of(
         for wid, life in lives.items()
         if life["stopped"] is None or life["missing"] or life["first_seq"] > 1
     ]
-    seen = [(wid, lives[wid]["last_seen"], lives[wid]["tasks"]) for wid in suspects]
+    seen = [{name: lives[wid][name] for name in ("wid", "last_seen", "tasks")} for wid in suspects]
     queues, lease_ends = held_by(attempts, seen) if seen else ({}, {})
     begin = min((life["first_day"] for life in lives.values()), default=_EPOCH)
     end = max((life["last_seen"] for life in lives.values()), default=0)
@@ -67,13 +67,13 @@ def holes_of(
         holes += _before(life, days, begin)
         holes += _after(life, days, lease_ends.get(wid), end)
     incomplete = [wid for wid in suspects if lives[wid]["missing"]]
-    holes += [Hole(wid, (), since, until) for wid, since, until in gaps_of(events, incomplete)]
-    return [hole._replace(queues=queues.get(hole.wid, ())) for hole in holes]
+    holes += [Hole(wid, [], since, until) for wid, since, until in gaps_of(events, incomplete)]
+    return [hole._replace(queues=queues.get(hole.wid, [])) for hole in holes]
 
 
 def _before(life: Row, unread: list[datetime.date], begin: datetime.date) -> Iterator[Hole]:
     if life["first_seq"] > 1 and (unread or life["first_day"] > begin):
-        yield Hole(life["wid"], (), life["first_seen"] - _DAY_US, life["first_seen"])
+        yield Hole(life["wid"], [], life["first_seen"] - _DAY_US, life["first_seen"])
 
 
 def _after(
@@ -83,11 +83,11 @@ def _after(
         return
     wid, last = life["wid"], life["last_seen"]
     if any(day >= life["last_day"] for day in unread):
-        yield Hole(wid, (), last, last + SILENT_US)
+        yield Hole(wid, [], last, last + SILENT_US)
         return
     until = last + SILENT_US if lease_end is None else lease_end
     if end > until + TOLERANCE_US:
-        yield Hole(wid, (), last, until, is_killed=True)
+        yield Hole(wid, [], last, until, is_killed=True)
 
 
 def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str]) -> Iterator[Hole]:
@@ -95,4 +95,4 @@ def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str])
     for wid in unread.keys() - set(heard) - {""}:
         for day in unread[wid]:
             since = (day - _EPOCH).days * _DAY_US
-            yield Hole(wid, (), since, since + _DAY_US)
+            yield Hole(wid, [], since, since + _DAY_US)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -40,16 +41,17 @@ def unread_days(rejects: DataFrame) -> dict[str, list[datetime.date]]:
 
 
 def held_by(
-    attempts: DataFrame, seen: list[tuple[str, int, str | None]]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
+    attempts: DataFrame, seen: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Return the queues of each worker, and when the first lease that it held at its end expired.
 
     A live worker writes a line about the end of each lease, except for tasks that have opted out.
+
+    Args:
+        seen: The workers: their `wid`, `last_seen` and `tasks`, as in `lives_of`.
     """
     ddl = "wid string, last_seen bigint, tasks string"
-    names = ("wid", "last_seen", "tasks")
-    rows = [dict(zip(names, each, strict=True)) for each in seen]
-    workers = frame_of(attempts.sparkSession, rows, ddl)
+    workers = frame_of(attempts.sparkSession, seen, ddl)
     timeout, last_event = us_of(F.coalesce("last_vt", "vt", F.lit(0))), F.col("last_event")
     confirmed = F.coalesce("last_extended", "received") + timeout
     # If a lease had expired and was still held, the worker tries again by then.
@@ -65,7 +67,7 @@ def held_by(
         .collect()
     )
     ends = {row["wid"]: row["end"] for row in found if row["end"] is not None}
-    return {row["wid"]: tuple(row["queues"]) for row in found}, ends
+    return {row["wid"]: row["queues"] for row in found}, ends
 
 
 def gaps_of(events: DataFrame, wids: list[str]) -> Iterator[tuple[str, int, int]]:

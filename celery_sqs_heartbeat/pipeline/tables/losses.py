@@ -13,8 +13,7 @@ from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE
 
-_HOLES = "lost_by string, queues array<string>, since bigint, until bigint, is_killed boolean"
-_HOLE = ("lost_by", "queues", "since", "until", "is_killed")
+_HOLES = "wid string, queues array<string>, since bigint, until bigint, is_killed boolean"
 #: Pairs and holes are joined by hour. Each with each would be billions in a large fleet.
 _HOUR_US = 3_600_000_000
 #: The columns that identify a pair whose first receive is in no journal.
@@ -94,7 +93,7 @@ def _of_own(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
         pairs.where("NOT has_gap")
         .select(F.col("first.dlv").alias("first_dlv"), "next_received", "first")
         .join(
-            _frame_of(pairs, holes),
+            F.broadcast(_frame_of(pairs, holes)),
             (F.col("first.wid") == F.col("lost_by")) & _meet(begin, F.col("next_received")),
         )
         .groupBy(*LEASE)
@@ -122,9 +121,8 @@ def _hours(begin: Column, end: Column, least: int, most: int) -> Column:
 
 
 def _frame_of(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
-    # Spark Connect takes no tuple for an array.
-    rows = [{**dict(zip(_HOLE, hole, strict=True)), "queues": list(hole.queues)} for hole in holes]
-    return F.broadcast(frame_of(pairs.sparkSession, rows, _HOLES))
+    rows = [hole._asdict() for hole in holes]
+    return frame_of(pairs.sparkSession, rows, _HOLES).withColumnRenamed("wid", "lost_by")
 
 
 def _meet(begin: Column, end: Column) -> Column:
