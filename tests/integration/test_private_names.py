@@ -21,6 +21,7 @@ from tests.support.markdown import ROOT
 
 #: Names that the scan finds, and that are not private names of another package.
 NOT_PRIVATE = {
+    "_asdict": "documented, of named tuples",
     "_exit": "documented, of `os`",
     "_replace": "documented, of named tuples",
     "_thread": "documented, as the base of `threading`",
