@@ -1,25 +1,31 @@
-"""Direct calls go through boto3's own connections, and fail as boto3's calls do."""
+"""Direct calls keep their connections, with boto3's settings, and fail as boto3's calls do."""
 
 from __future__ import annotations
 
 import datetime
+import functools
 import ipaddress
 import json
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.exceptions import ConnectTimeoutError, SSLError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from urllib3.connectionpool import HTTPConnectionPool
 
-from celery_sqs_heartbeat.leases.calls import Outcome
-from tests.support.direct_calls import CONFIRMED, AnsweredClient
+from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.sqs.direct.connections import Connections
+from tests.support.direct_calls import CONFIRMED, AnsweredClient, call_of
 from tests.support.waiting import wait_until
 
 BODY = json.dumps(CONFIRMED).encode()
@@ -66,11 +72,13 @@ class Server:
 
     Attributes:
         requests: The first line of each request, with the number of its connection.
+        heads: The head of each request.
         closed: How many connections it has closed.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.requests: list[tuple[int, bytes]] = []
+        self.heads: list[bytes] = []
         self.behave: Behave = confirm
         self.closed = 0
         self._context = context
@@ -114,6 +122,7 @@ class Server:
                     continue
                 data = rest[length:]
                 self.requests.append((number, head.partition(b"\r\n")[0]))
+                self.heads.append(head)
                 self.behave(connection)
                 if connection.fileno() < 0:
                     self.closed += 1
@@ -144,12 +153,145 @@ def client_of(server: Server, *, is_direct: bool | None = None, **changed: Any) 
     return answered
 
 
-def test_a_direct_call_uses_boto3s_connection(server: Server) -> None:
+def connections_of(server: Server) -> list[int]:
+    return [number for number, _ in server.requests]
+
+
+def test_direct_calls_share_a_connection(server: Server) -> None:
     answered = client_of(server)
-    for _ in range(3):
+    for kind in (*CallKind, *CallKind, *CallKind):
+        assert answered.send(call_of(kind)) == [Outcome.DONE] * 2
+    assert answered.by_boto3 == 2
+    assert connections_of(server) == [1, 1, 2, 2, 2, 2]
+
+
+def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) -> None:
+    answered = client_of(server)
+    answered.send()
+    arrived = threading.Barrier(4)
+
+    def confirm_together(connection: socket.socket) -> None:
+        arrived.wait(10)
+        confirm(connection)
+
+    server.behave = confirm_together
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(2):
+            found = list(threads.map(lambda _: answered.send(), range(4)))
+            assert found == [[Outcome.DONE] * 2] * 4
+    assert sorted(connections_of(server)) == sorted([1, *[2, 3, 4, 5] * 2])
+
+
+LENGTH = b"Content-Length: %d" % len(BODY)
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+
+
+def response_of(*fields: bytes, status: bytes = b"HTTP/1.1 200 OK", body: bytes = BODY) -> bytes:
+    return b"\r\n".join([status, *fields, b"", body])
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        response_of(b"Transfer-Encoding: chunked", body=CHUNKS),
+        response_of(status=b"HTTP/1.1 100 Continue", body=b"") + CONFIRMATION,
+        response_of(LENGTH, b"Connection: close"),
+        response_of(LENGTH, status=b"HTTP/1.0 200 OK"),
+        CONFIRMATION + CONFIRMATION,
+    ],
+    ids=["chunked", "provisional", "closing", "old", "two"],
+)
+def test_a_connection_with_an_unusual_response_is_not_used_again(
+    server: Server, response: bytes
+) -> None:
+    answered = client_of(server)
+    answered.send()
+    server.behave = lambda connection: connection.sendall(response)
+    for _ in range(2):
         assert answered.send() == [Outcome.DONE] * 2
     assert answered.by_boto3 == 1
-    assert [number for number, _ in server.requests] == [1, 1, 1]
+    assert connections_of(server) == [1, 2, 3]
+
+
+def test_a_response_may_arrive_in_pieces(server: Server) -> None:
+    answered = client_of(server)
+    answered.send()
+
+    def send_bytes(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in CONFIRMATION:
+            connection.sendall(bytes([byte]))
+
+    server.behave = send_bytes
+    for _ in range(2):
+        assert answered.send() == [Outcome.DONE] * 2
+    assert connections_of(server) == [1, 2, 2]
+
+
+def test_a_handshake_without_an_answer_has_sent_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = Connections(
+            f"https://127.0.0.1:{silent.getsockname()[1]}/", connect_timeout=0.2, read_timeout=9
+        )
+        with pytest.raises(ConnectTimeoutError):
+            made.send(AWSPreparedRequest("POST", "https://127.0.0.1/", {}, b"", False))
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_direct_calls_use_the_proxy_of_the_environment(
+    server: Server, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("NO_PROXY", "other.example")
+    answered = client_of(server, endpoint_url="http://sqs.example")
+    is_used = name != "ALL_PROXY"
+    assert answered.send() == [Outcome.DONE if is_used else Outcome.FAILED] * 2
+    assert answered.send() == [Outcome.DONE if is_used else Outcome.FAILED] * 2
+    assert answered.by_boto3 == (1 if is_used else 2)
+
+
+def test_an_instrumentation_of_urllib3_sees_direct_calls(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    original = HTTPConnectionPool.urlopen
+
+    @functools.wraps(original)
+    def traced(self: Any, *args: Any, **given: Any) -> Any:
+        seen.append(given["method"])
+        return original(self, *args, **given)
+
+    monkeypatch.setattr(HTTPConnectionPool, "urlopen", traced)
+    answered = client_of(server)
+    for _ in range(3):
+        answered.send()
+    assert seen == ["POST"] * 3
+    assert answered.by_boto3 == 1
+
+
+def test_a_handler_may_change_the_headers_of_a_direct_call(server: Server) -> None:
+    def add_header(request: Any, **_: Any) -> None:
+        request.headers["X-Trace"] = b"1"
+
+    answered = client_of(server)
+    answered.send()
+    answered.client.meta.events.register("before-send", add_header)
+    assert answered.send() == [Outcome.DONE] * 2
+    assert b"x-trace: 1" in server.heads[-1].lower()
+
+
+def test_a_direct_request_has_the_headers_that_boto3_sends(server: Server) -> None:
+    answered = client_of(server)
+    for _ in range(2):
+        answered.send()
+    by_boto3, direct = (
+        {line.partition(b":")[0].lower() for line in head.splitlines()[1:]} for head in server.heads
+    )
+    retries = {b"amz-sdk-invocation-id", b"amz-sdk-request"}
+    assert direct == by_boto3 - retries
+    assert server.heads[1].splitlines()[0] == server.heads[0].splitlines()[0]
+    host = f"Host: 127.0.0.1:{server.port}".encode()
+    assert all(host in head.splitlines() for head in server.heads)
 
 
 @pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
@@ -263,3 +405,16 @@ def test_certificates_are_checked_by_boto3s_settings(
         monkeypatch.delenv("AWS_CA_BUNDLE")
         assert known.send() == [Outcome.DONE] * 2
         assert known.by_boto3 == (4 if is_direct is False else 1)
+
+
+def test_a_direct_connection_is_refused_without_the_right_certificate(tmp_path: Path) -> None:
+    path = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with serving(context) as server:
+        for host, ca_bundle in (("127.0.0.1", True), ("localhost", str(path))):
+            url = f"https://{host}:{server.port}/"
+            made = Connections(url, connect_timeout=5, read_timeout=5, ca_bundle=ca_bundle)
+            with pytest.raises(SSLError):
+                made.send(AWSPreparedRequest("POST", url, {}, b"", False))
+    assert server.requests == []

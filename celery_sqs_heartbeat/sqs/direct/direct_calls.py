@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
+from celery_sqs_heartbeat.sqs.direct.connecting import Servers
 from celery_sqs_heartbeat.sqs.direct.learning import NoPattern, learn
 from celery_sqs_heartbeat.sqs.direct.request_pattern import PatternChanged, RequestPattern
 from celery_sqs_heartbeat.sqs.direct.responses import read_response
@@ -62,6 +64,7 @@ class DirectCalls:
 
     def __init__(self) -> None:
         self._patterns: dict[tuple[str, str], RequestPattern | None] = {}
+        self._servers = Servers()
 
     def make(
         self,
@@ -73,26 +76,32 @@ class DirectCalls:
         """Make a call, see `make_call`."""
         key = (operation, params["QueueUrl"])
         if key not in self._patterns:
-            return self._watch(key, params, by_boto3)
+            return self._watch(client, key, params, by_boto3)
         pattern = self._patterns[key]
         if pattern is None:
             return by_boto3(**params)
         try:
             return _send(client, operation, pattern, params)
         except PatternChanged:
-            return self._watch(key, params, by_boto3)
+            return self._watch(client, key, params, by_boto3)
         except BaseException:
             self._patterns.pop(key, None)
             raise
 
     def _watch(
-        self, key: tuple[str, str], params: Mapping[str, Any], by_boto3: Callable[..., Any]
+        self,
+        client: Any,
+        key: tuple[str, str],
+        params: Mapping[str, Any],
+        by_boto3: Callable[..., Any],
     ) -> Any:
         with watching() as watched:
             answer = by_boto3(**params)
         if watched.status == 200:
             try:
-                self._patterns[key] = learn(watched, params)
+                pattern = learn(watched, params)
+                connections = self._servers.connections(pattern.url, client, pattern.http_session)
+                self._patterns[key] = replace(pattern, connections=connections)
             except NoPattern as reason:
                 self._patterns[key] = None
                 logger.info("sqs-heartbeat: boto3 makes every %s on %s: %s", *key, reason)
@@ -107,5 +116,5 @@ def _send(client: Any, operation: str, pattern: RequestPattern, params: Mapping[
     responses = client.meta.events.emit(f"before-send.sqs.{operation}", request=request)
     response = next((each for _, each in responses if each is not None), None)
     if response is None:
-        response = pattern.http_session.send(request.sent())
+        response = pattern.send(request)
     return read_response(response, lambda: client.meta.service_model.operation_model(operation))

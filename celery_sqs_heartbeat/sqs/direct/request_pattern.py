@@ -12,6 +12,8 @@ from typing import Any
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
+from celery_sqs_heartbeat.sqs.direct.connections import Connections
+
 #: The format of the time in a signed request (AWS General Reference, "Signature Version 4").
 _TIMESTAMP = "%Y%m%dT%H%M%SZ"
 
@@ -42,8 +44,13 @@ class DirectRequest(AWSPreparedRequest):
     def headers(self, headers: HeadersDict | None) -> None:
         self._headers = headers
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether no one has read, and maybe changed, the headers."""
+        return self._headers is None
+
     def sent(self) -> AWSPreparedRequest:
-        """Return the request for botocore's HTTP session."""
+        """Return the request for what sends it."""
         headers = self._plain if self._headers is None else dict(self._headers.items())
         return AWSPreparedRequest("POST", self.url, headers, self.body, False)
 
@@ -116,12 +123,14 @@ class RequestPattern:
     Attributes:
         headers: The headers that are the same in each request.
         http_session: The client's own, with its connections, timeouts, proxies and certificates.
+        connections: Those that take less CPU; None if only the client's own may be used.
     """
 
     url: str
     headers: Mapping[str, str]
     signing: Signing
     http_session: Any
+    connections: Connections | None = None
 
     def request(self, body: bytes, timestamp: str | None = None) -> DirectRequest:
         """Return a signed request that is ready to be sent.
@@ -141,3 +150,13 @@ class RequestPattern:
             "Content-Length": str(len(body)),
         }
         return DirectRequest(self.url, headers, body)
+
+    def send(self, request: DirectRequest) -> Any:
+        """Send a request and return the response.
+
+        Raises:
+            BotoCoreError: There is none.
+        """
+        if self.connections is None or not request.is_plain:
+            return self.http_session.send(request.sent())
+        return self.connections.send(request.sent())
