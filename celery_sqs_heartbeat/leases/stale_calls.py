@@ -112,6 +112,8 @@ class StaleCalls:
 
     def releases(self, key: _Key, handle: str, since: float, arrived_at: float) -> bool:
         """Return whether a release may end the lease of a receive that has just arrived."""
+        if key not in self._by_key:
+            return False
         for each in self._of(key):
             if arrived_at < each.held_until:
                 # Only the release can have made the message visible so early.

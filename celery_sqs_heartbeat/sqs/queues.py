@@ -54,6 +54,9 @@ class QueueDirectory:
 
     def get(self, queue_url: str) -> QueueAttributes:
         """Return a queue's attributes. Waits for SQS only the first time."""
+        known = self._known.get(queue_url)
+        if known is not None and not self._is_old(*known):
+            return known[0]
         with self._lock:
             known = self._known.get(queue_url)
             is_old = known is not None and self._is_old(*known)

@@ -96,8 +96,12 @@ class Channel(SQS.Channel):
 
     def _new_queue(self, queue: str, **kwargs: Any) -> Any:
         """Return a queue's URL. Create the queue if it does not exist."""
-        with self._starting.refusing(f"queue {queue!r} can't be used"):
+        # kombu calls this for each message, too, so the block is entered only after an error.
+        try:
             return super()._new_queue(queue, **kwargs)
+        except Exception:
+            with self._starting.refusing(f"queue {queue!r} can't be used"):
+                raise
 
     def _size(self, queue: str) -> Any:
         """Return how many messages are in a queue. kombu asks when it declares the queue.
