@@ -34,6 +34,12 @@ class LeaseBoard:
         if place is not None:
             self._table.write(place, key, Record.of(lease, receives=receives))
 
+    def is_acked(self, lease: Lease) -> bool:
+        """Return whether the lease's owner has acked the message, and reports it later."""
+        key = key_of(lease.handles[0])
+        place, _ = self._places.get(key, (None, 0))
+        return place is not None and self._table.is_acked(place, key)
+
     def remove(self, lease: Lease) -> None:
         """Write down how a lease has ended."""
         key = key_of(lease.handles[0])

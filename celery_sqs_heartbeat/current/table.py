@@ -1,6 +1,7 @@
 """The layout of a table of leases in shared memory: one process writes, many read.
 
-Behind the records, each place has a slot, which the task of that lease writes.
+Behind the records, each place has a slot, which the task of that lease writes, and an ack, which
+the worker writes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _ROW_BYTES = REACH * RECORD_BYTES
 #: Bytes behind the records for each place, for the task that runs with its lease, see
 #: `asked_delays`.
 SLOT_BYTES = 40
+#: Bytes of a key that name the claim whose message its owner has acked.
+ACK_BYTES = 8
+_PLACE_BYTES = RECORD_BYTES + SLOT_BYTES + ACK_BYTES
 
 _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
 
@@ -39,15 +43,16 @@ class Table:
 
     def __init__(self, memory: mmap) -> None:
         self._memory = memory
-        self.places = (len(memory) - _HEADER_BYTES) // (RECORD_BYTES + SLOT_BYTES)
+        self.places = (len(memory) - _HEADER_BYTES) // _PLACE_BYTES
         self._slots_at = _HEADER_BYTES + self.places * RECORD_BYTES
+        self._acks_at = self._slots_at + self.places * SLOT_BYTES
         # Rows overlap: one begins at every place but the last ones.
         self._rows = self.places - REACH + 1
 
     @staticmethod
     def size_for(places: int) -> int:
         """Return the size of a table with `places` places, at least `REACH`, in bytes."""
-        return _HEADER_BYTES + places * (RECORD_BYTES + SLOT_BYTES)
+        return _HEADER_BYTES + places * _PLACE_BYTES
 
     def row(self, key: bytes) -> int:
         """Return the first of the places that a key's record may have."""
@@ -79,6 +84,16 @@ class Table:
         """Write the requests of the task whose lease has a place."""
         at = self._slots_at + place * SLOT_BYTES
         self._memory[at : at + SLOT_BYTES] = written
+
+    def note_ack(self, place: int, key: bytes) -> None:
+        """Note that the owner of the claim at a place has acked its message."""
+        at = self._acks_at + place * ACK_BYTES
+        self._memory[at : at + ACK_BYTES] = key[:ACK_BYTES]
+
+    def is_acked(self, place: int, key: bytes) -> bool:
+        """Return whether the owner of the claim at a place has acked its message."""
+        at = self._acks_at + place * ACK_BYTES
+        return self._memory[at : at + ACK_BYTES] == key[:ACK_BYTES]
 
     @property
     def is_short(self) -> bool:

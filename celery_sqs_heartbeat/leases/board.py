@@ -16,5 +16,8 @@ class Board(Protocol):
     def show(self, lease: Lease) -> None:
         """Show a lease that is new or has changed."""
 
+    def is_acked(self, lease: Lease) -> bool:
+        """Return whether the owner has acked the message itself, and reports it later."""
+
     def remove(self, lease: Lease) -> None:
         """Remove a lease that the book has forgotten."""

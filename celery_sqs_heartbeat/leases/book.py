@@ -219,6 +219,8 @@ class LeaseBook:
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
         for lease in self._register.pop_expired(now):
+            if self._register.forget_acked(lease):
+                continue
             if not self._expiry_handler.expire_if_due(lease, now):
                 self._expiry_handler.note_expiry(lease, now)
                 self._register.schedule(lease)
@@ -296,6 +298,8 @@ class LeaseBook:
             self._refusals.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             lease = entry.lease
+            if self._register.holds(lease) and self._register.forget_acked(lease):
+                continue
             # After a redelivery, the answer is about an old handle and no longer counts.
             if self._register.holds(lease) and entry.receipt_handle == lease.receipt_handle:
                 if is_late:

@@ -56,7 +56,7 @@ class ExpiryHandler:
 
     def due_entry(self, lease: Lease, now: float) -> Entry | None:
         """Return the entry for a lease that is due; None if there is no call to make."""
-        if self.expire_if_due(lease, now):
+        if self._register.forget_acked(lease) or self.expire_if_due(lease, now):
             return None
         if (
             now >= lease.expires_at

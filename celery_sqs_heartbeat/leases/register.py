@@ -138,6 +138,19 @@ class Register:
         if self._board is not None:
             self._board.remove(lease)
 
+    def forget_acked(self, lease: Lease) -> bool:
+        """Forget a lease whose message its owner has acked itself. Return whether it did.
+
+        The owner reports such an ack a little later. Until then SQS may say that the message is not
+        ours, because it is deleted.
+        """
+        is_acked = (
+            self._board is not None and lease.goal is Goal.HOLD and self._board.is_acked(lease)
+        )
+        if is_acked:
+            self.forget(lease)
+        return is_acked
+
     def _place(self, lease: Lease) -> None:
         if self._waits_for_others(lease):
             self._agenda.discard(lease)

@@ -27,6 +27,8 @@ from celery_sqs_heartbeat.link.wire import Sender
 _LAST = "stop"
 #: The worker stops receiving when so many messages wait for the keeper to read them.
 MAX_WAITING = 1_000
+#: So many messages are sent at once, however little they are urgent.
+_MANY = 100
 
 
 class LinkedKeeper:
@@ -124,9 +126,24 @@ class LinkedKeeper:
                 return False
             now, pid = self._clock(), pid or self._pid
             held.lease.started_at, held.pid = now, pid
-            if self._wire is not None:
-                # It is not urgent: it is sent together with the next message.
-                self._wire.post(("started", held.number, held.receives, now, pid))
+            self._post_later(("started", held.number, held.receives, now, pid))
+            return True
+
+    def note_ack(self, receipt_handle: str) -> bool:
+        """Note that kombu deletes the message. Return False if it is unknown.
+
+        The keeper reads that in the table before it does anything about the message. So the report
+        is not urgent, unless the message has no place in the table.
+        """
+        if self._is_forked():
+            return True
+        with self._lock:
+            held, released = self._held_messages.note_ack(receipt_handle, self._clock())
+            self._say_released(released)
+            if held is None:
+                return False
+            post = self._post if held.place is None else self._post_later
+            post(("drop", held.number, held.receives, ""))
             return True
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
@@ -357,6 +374,13 @@ class LinkedKeeper:
         if self._wire is not None:
             self._wire.post(message)
             if not self._is_gathering:
+                self._wire.flush()
+
+    def _post_later(self, message: Message) -> None:
+        """Have a message sent together with the next one, or by the next `push`."""
+        if self._wire is not None:
+            self._wire.post(message)
+            if self._wire.waiting >= _MANY:
                 self._wire.flush()
 
     def _is_forked(self) -> bool:

@@ -68,6 +68,10 @@ class NumberedLeases:
             self._by_message[lease.key] = number
         self._board.show(lease)
 
+    def is_acked(self, lease: Lease) -> bool:
+        """Return whether the worker has acked the message itself, and reports it later."""
+        return self._board.is_acked(lease)
+
     def remove(self, lease: Lease) -> None:
         """Note that the book has forgotten a lease, and report it to the worker."""
         self._board.remove(lease)

@@ -28,7 +28,7 @@ def release_all_held(
     If the worker had a long poll open on the queue, the release is delayed until that poll ends.
     Otherwise SQS would deliver the message to the poll, whose answer no one reads.
     """
-    held = _held_by(keeper)
+    held = held_by(keeper, leases)
     logger.warning(
         "sqs-heartbeat: the worker is gone: releasing %s that it held",
         counted(len(held), "message"),
@@ -39,10 +39,12 @@ def release_all_held(
             number = leases.number(lease.receipt_handle) or 0
             if not processes.may_run(leases.pids.get(number)):
                 keeper.release(lease.receipt_handle, polls.left(lease.queue_url), "worker died")
-        held = _held_by(keeper)
+        held = held_by(keeper, leases)
         if held:
             time.sleep(TICK_SECONDS)
 
 
-def _held_by(keeper: ThreadKeeper) -> list[Lease]:
-    return [lease for lease in keeper.leases() if lease.goal is Goal.HOLD]
+def held_by(keeper: ThreadKeeper, leases: NumberedLeases) -> list[Lease]:
+    """Return the leases on messages that the worker has neither acked nor released."""
+    held = [lease for lease in keeper.leases() if lease.goal is Goal.HOLD]
+    return [lease for lease in held if not leases.is_acked(lease)]

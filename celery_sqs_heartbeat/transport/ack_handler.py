@@ -33,7 +33,7 @@ class AckHandler:
         if lease is None:
             return False
         if self._acks_inline(lease, delivery_tag):
-            keeper.let_expire(delivery_tag)
+            keeper.note_ack(delivery_tag)
             return False
         keeper.done(delivery_tag)
         return True

@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, frame, write
 from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
+from celery_sqs_heartbeat.link.outliving import held_by
 from celery_sqs_heartbeat.link.serving import KeeperEnd
 from tests.simulation.calls import Calls
 from tests.simulation.link import Line
@@ -179,9 +180,8 @@ class KeeperProcess:
 
     def _outlive(self, last_words: list[list[Any]]) -> None:
         self._take(last_words)
-        for lease in self._keeper.leases():
-            if lease.goal is Goal.HOLD:
-                self._keeper.release(lease.receipt_handle, cause="worker died")
+        for lease in held_by(self._keeper, self._leases):
+            self._keeper.release(lease.receipt_handle, cause="worker died")
         self.go_on()
         self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)
 
@@ -233,6 +233,9 @@ class _Boards:
         self._on_show(lease)
         for board in self._boards:
             board.show(lease)
+
+    def is_acked(self, lease: Lease) -> bool:
+        return any(board.is_acked(lease) for board in self._boards)
 
     def remove(self, lease: Lease) -> None:
         for board in self._boards:

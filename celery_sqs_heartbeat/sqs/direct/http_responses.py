@@ -25,7 +25,7 @@ class Unreadable(Exception):
     """The server has not sent a whole HTTP response."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DirectResponse:
     """A response, with the names of botocore's `AWSResponse`.
 
