@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
     from tests.simulation.world import World
 
-#: One world in so many has such acks. The other worlds stay unchanged, and so do the seeds that once
+#: One world in so many has such acks. The others stay unchanged, and so do the seeds that once
 #: broke an invariant.
 EVERY, REST = 12, 11
 #: How often a message is acked inline in those worlds.
