@@ -130,10 +130,12 @@ def guard_batches(app: Celery, pool: Any) -> None:
 
     This also leaves out requests whose message is no longer ours: it was released, or lost.
     """
-    for task in app.tasks.values():
-        if gathers_requests(task):
-            task.flush = _following(task.flush, pool)
-            task.Strategy = _restarting_timer(task, symbol_by_name(task.Strategy))
+    gathering = [task for task in app.tasks.values() if gathers_requests(task)]
+    for task in gathering:
+        task.flush = _following(task.flush, pool)
+        task.Strategy = _restarting_timer(task, symbol_by_name(task.Strategy))
+    if not gathering:
+        return
     apply = pool.apply_async
 
     @functools.wraps(apply)
