@@ -13,7 +13,7 @@ class Cost:
     """What tasks cost one worker in one round.
 
     Attributes:
-        seconds: How long they took.
+        seconds: From the first receive to the last delete.
         cpu: What the tasks took.
         start: What the worker took before its first message.
         memory: That after the round.

@@ -10,12 +10,9 @@ from pathlib import Path
 from benchmarks.endless.server import BenchQueue, EndlessServer
 from benchmarks.endless.working import NOTHING, Setup, all_working
 from benchmarks.overhead.cost import Cost
-from benchmarks.overhead.usage import Cpu, Processes
+from benchmarks.overhead.usage import Processes
 from tests.support.waiting import wait_until
 from tests.support.workers import ProcessWorker
-
-#: Seconds between two looks at how far a turn is. In that time a worker runs about five tasks.
-_PAUSE = 0.01
 
 #: The costs of each round, by the worker's name.
 Costs = Mapping[str, Sequence[Cost]]
@@ -27,28 +24,14 @@ class Pace:
 
     Attributes:
         rounds: In each, every worker has its turn.
-        tasks: The tasks of a turn. Its middle half is measured, because the first poll and the last
-            ones would weigh more in a turn than they do in a worker with enough to do.
+        tasks: The tasks of a turn. When few are left, our worker polls more often than a stock one,
+            so a turn must not be short.
         warm_up: The tasks of each worker before the first round.
     """
 
     rounds: int
     tasks: int
     warm_up: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _State:
-    """How far a worker is in its turn.
-
-    Attributes:
-        now: In monotonic seconds.
-        cpu: What it has taken since it started.
-    """
-
-    deleted: int
-    now: float
-    cpu: Cpu
 
 
 class _Measured:
@@ -61,30 +44,23 @@ class _Measured:
         self._start = self._processes.cpu()
 
     def cost_of(self, tasks: int) -> Cost:
-        """Have it receive, run and delete that many messages, and return what half of them cost."""
+        """Have it receive, run and delete that many messages, and return what that cost."""
         queue = self._queue
         queue.forget()
+        before = self._processes.cpu()
         queue.fill(count=tasks)
-        begin, end = (self._after(deletes) for deletes in (tasks // 4, 3 * tasks // 4))
-        self._after(tasks)
+        wait_until(lambda: queue.counts().deleted >= tasks, tell=self._worker.logs)
+        cpu = self._processes.cpu() - before
+        counts = queue.counts(events=True)
+        begun = next(at for at, count in counts.receives if count)
+        ended, _ = counts.deletes[-1]
         return Cost(
-            tasks=end.deleted - begin.deleted,
-            seconds=end.now - begin.now,
-            cpu=end.cpu - begin.cpu,
+            tasks=tasks,
+            seconds=ended - begun,
+            cpu=cpu,
             start=self._start,
             memory=self._processes.memory(),
         )
-
-    def _after(self, deletes: int) -> _State:
-        """Wait for a number of deletes, and return the state then."""
-        wait_until(
-            lambda: self._queue.counts().deleted >= deletes,
-            tell=self._worker.logs,
-            longest_pause=_PAUSE,
-        )
-        cpu = self._processes.cpu()
-        counts = self._queue.counts()
-        return _State(deleted=counts.deleted, now=counts.now, cpu=cpu)
 
 
 def in_turns(

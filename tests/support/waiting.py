@@ -16,12 +16,12 @@ POLL_SECONDS, MOST_POLL_SECONDS = 0.02, 0.3
 POLL_GROWTH = 1.2
 
 
-def pauses(longest: float = MOST_POLL_SECONDS) -> Iterator[None]:
+def pauses() -> Iterator[None]:
     """Pause before each further check, longer each time."""
-    seconds = min(POLL_SECONDS, longest)
+    seconds = POLL_SECONDS
     while True:
         time.sleep(seconds)
-        seconds = min(seconds * POLL_GROWTH, longest)
+        seconds = min(seconds * POLL_GROWTH, MOST_POLL_SECONDS)
         yield
 
 
@@ -29,19 +29,17 @@ def wait_until(
     condition: Callable[[], Any],
     timeout: float = PATIENCE,
     tell: Callable[[], object] = lambda: "what was waited for did not happen",
-    longest_pause: float = MOST_POLL_SECONDS,
 ) -> None:
     """Return once the condition holds.
 
     Args:
         tell: Returns the text of the error.
-        longest_pause: Seconds between two checks. The pauses grow up to it.
 
     Raises:
         TimeoutError: It does not hold within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
-    pause = pauses(longest_pause)
+    pause = pauses()
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {timeout} s: {tell()}")
