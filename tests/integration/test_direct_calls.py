@@ -280,6 +280,43 @@ def test_a_handler_may_change_the_headers_of_a_direct_call(server: Server) -> No
     assert b"x-trace: 1" in server.heads[-1].lower()
 
 
+def test_a_handler_may_send_a_direct_call_to_another_server(server: Server) -> None:
+    with serving() as other:
+
+        def redirect(request: Any, **_: Any) -> None:
+            request.url = f"http://127.0.0.1:{other.port}/"
+
+        answered = client_of(server)
+        answered.send()
+        answered.client.meta.events.register("before-send", redirect)
+        assert answered.send() == [Outcome.DONE] * 2
+        assert (len(server.requests), len(other.requests)) == (1, 1)
+        assert answered.by_boto3 == 1
+
+
+def test_after_an_answer_that_is_not_http_boto3s_connections_are_used(server: Server) -> None:
+    answered = client_of(server)
+    answered.send()
+    server.behave = send_junk
+    assert answered.send() == [Outcome.UNKNOWN] * 2
+    server.behave = confirm
+    for _ in range(3):
+        assert answered.send() == [Outcome.DONE] * 2
+    assert answered.by_boto3 == 2
+    assert connections_of(server) == [1, 2, 1, 1, 1]
+
+
+def test_after_half_an_answer_a_new_connection_is_used(server: Server) -> None:
+    answered = client_of(server)
+    answered.send()
+    server.behave = send_half
+    assert answered.send() == [Outcome.UNKNOWN] * 2
+    server.behave = confirm
+    for _ in range(3):
+        assert answered.send() == [Outcome.DONE] * 2
+    assert connections_of(server) == [1, 2, 1, 3, 3]
+
+
 def test_a_direct_request_has_the_headers_that_boto3_sends(server: Server) -> None:
     answered = client_of(server)
     for _ in range(2):

@@ -22,7 +22,12 @@ from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import is_connection_dropped
 
-from celery_sqs_heartbeat.sqs.direct.http_responses import DirectResponse, Unreadable, read_http
+from celery_sqs_heartbeat.sqs.direct.http_responses import (
+    DirectResponse,
+    NotHttp,
+    Unreadable,
+    read_http,
+)
 
 _PORTS = {"http": 80, "https": 443}
 #: botocore's error for each error of a new connection. The first that fits counts.
@@ -47,6 +52,9 @@ class Connections:
         connect_timeout: Seconds; None for no limit.
         read_timeout: Seconds that each write or read may take; None for no limit.
         ca_bundle: The file of the certificates to trust; True for botocore's.
+
+    Attributes:
+        is_usable: False once the server has answered with something that is not read here.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class Connections:
         self._timeouts = (connect_timeout, read_timeout)
         self._ca_bundle = ca_bundle
         self._kept: list[HTTPConnection] = []
+        self.is_usable = True
         weakref.finalize(self, _close_all, self._kept)
 
     def send(self, request: AWSPreparedRequest) -> DirectResponse:
@@ -89,6 +98,7 @@ class Connections:
         except TimeoutError as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except (OSError, Unreadable) as error:
+            self.is_usable = self.is_usable and not isinstance(error, NotHttp)
             raise ConnectionClosedError(endpoint_url=request.url, error=error) from error
         finally:
             if is_kept:

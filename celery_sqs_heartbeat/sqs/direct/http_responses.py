@@ -5,7 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage, HTTPResponse, parse_headers
+from http.client import (
+    HTTPException,
+    HTTPMessage,
+    HTTPResponse,
+    IncompleteRead,
+    RemoteDisconnected,
+    parse_headers,
+)
 from typing import Any, cast
 
 from botocore.awsrequest import HeadersDict
@@ -23,6 +30,10 @@ _WITHOUT_BODY = frozenset({b"204", b"304"})
 
 class Unreadable(Exception):
     """The server has not sent a whole HTTP response."""
+
+
+class NotHttp(Unreadable):
+    """What the server has sent is no HTTP response at all."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,7 +65,7 @@ def read_http(receive: Receive) -> DirectResponse:
     reads any other response, and its connection can't be used again.
 
     Raises:
-        Unreadable: It is no HTTP response, or ends too early.
+        Unreadable: It ends too early, or is no HTTP response (NotHttp).
         OSError: The connection failed. A TimeoutError: nothing arrived in time.
     """
     data = b""
@@ -104,8 +115,10 @@ def _read_unusual(data: bytes, receive: Receive) -> DirectResponse:
     try:
         response.begin()
         return DirectResponse(response.status, response.read(), response.headers, may_reuse=False)
+    except (IncompleteRead, RemoteDisconnected) as error:
+        raise Unreadable(f"the response has ended: {error!r}") from error
     except (HTTPException, ValueError) as error:
-        raise Unreadable(f"the response is not HTTP: {error!r}") from error
+        raise NotHttp(f"the response is not HTTP: {error!r}") from error
 
 
 class _Received(io.RawIOBase):

@@ -157,6 +157,9 @@ class RequestPattern:
         Raises:
             BotoCoreError: There is none.
         """
-        if self.connections is None or not request.is_plain:
+        connections = self.connections
+        # A handler may have changed where and with which headers it is sent.
+        is_ours = request.is_plain and request.url == self.url
+        if connections is None or not connections.is_usable or not is_ours:
             return self.http_session.send(request.sent())
-        return self.connections.send(request.sent())
+        return connections.send(request.sent())
