@@ -34,6 +34,8 @@ class Places:
             self._table.is_short = True
         else:
             self._freed[place] = math.inf
+            # Servers other than SQS may return a receipt handle again.
+            self._table.forget_ack(place)
             self._table.write(place, key, record)
         return place
 

@@ -90,6 +90,11 @@ class Table:
         at = self._acks_at + place * ACK_BYTES
         self._memory[at : at + ACK_BYTES] = key[:ACK_BYTES]
 
+    def forget_ack(self, place: int) -> None:
+        """Note that a new claim has the place."""
+        at = self._acks_at + place * ACK_BYTES
+        self._memory[at : at + ACK_BYTES] = bytes(ACK_BYTES)
+
     def is_acked(self, place: int, key: bytes) -> bool:
         """Return whether the owner of the claim at a place has acked its message."""
         at = self._acks_at + place * ACK_BYTES

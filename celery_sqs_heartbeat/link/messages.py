@@ -17,9 +17,10 @@ from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 
-#: Increased with each change of a message. Both ends must have the same version. They may differ if
-#: the package is replaced while the worker runs, because a new keeper loads the new package.
-VERSION = 6
+#: Increased with each change of a message, or of the table that both ends use. Both ends must have
+#: the same version. They may differ if the package is replaced while the worker runs, because a new
+#: keeper loads the new package.
+VERSION = 7
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))

@@ -187,6 +187,20 @@ def test_an_answer_that_is_later_than_an_ack_means_nothing(
     assert worker.is_quiet
 
 
+def test_a_lease_that_begins_with_the_handle_of_an_acked_one_is_kept(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    for _ in range(2):
+        worker.get()
+        worker.deliver()
+        assert keeper.note_ack("m-1")
+        worker.deliver()
+    worker.get()
+    worker.deliver()
+    worker.clock.advance(21)
+    assert worker.step() == ["extend"]
+
+
 def test_a_message_that_was_acked_is_neither_extended_nor_reported(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
