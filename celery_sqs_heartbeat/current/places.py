@@ -34,7 +34,8 @@ class Places:
             self._table.is_short = True
         else:
             self._freed[place] = math.inf
-            # Servers other than SQS may return a receipt handle again.
+            # Servers other than SQS may return a receipt handle again. The new claim would have the
+            # key of the one that was acked.
             self._table.forget_ack(place)
             self._table.write(place, key, record)
         return place

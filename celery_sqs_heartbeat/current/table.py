@@ -1,7 +1,7 @@
-"""The layout of a table of leases in shared memory: one process writes, many read.
+"""The layout of a table of leases in shared memory: one process writes the records, many read.
 
-Behind the records, each place has a slot, which the task of that lease writes, and an ack, which
-the worker writes.
+Behind the records, each place has a slot, which the task of that lease writes, and the key of an
+ack, which the worker writes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROW_BYTES = REACH * RECORD_BYTES
 #: Bytes behind the records for each place, for the task that runs with its lease, see
 #: `asked_delays`.
 SLOT_BYTES = 40
-#: Bytes of a key that name the claim whose message its owner has acked.
+#: The first bytes of the key of a claim whose message was acked; zeros for none.
 ACK_BYTES = 8
 _PLACE_BYTES = RECORD_BYTES + SLOT_BYTES + ACK_BYTES
 

@@ -17,7 +17,7 @@ class Board(Protocol):
         """Show a lease that is new or has changed."""
 
     def is_acked(self, lease: Lease) -> bool:
-        """Return whether the owner has acked the message itself, and reports it later."""
+        """Return whether kombu deletes the message, and the owner's report is under way."""
 
     def remove(self, lease: Lease) -> None:
         """Remove a lease that the book has forgotten."""

@@ -138,15 +138,16 @@ class Register:
         if self._board is not None:
             self._board.remove(lease)
 
-    def forget_acked(self, lease: Lease) -> bool:
-        """Forget a lease whose message its owner has acked itself. Return whether it did.
+    def is_acked(self, lease: Lease) -> bool:
+        """Return whether kombu deletes the message of a lease, and its owner's report is under way.
 
-        The owner reports such an ack a little later. Until then SQS may say that the message is not
-        ours, because it is deleted.
+        SQS may say that such a message is not ours, because it is deleted.
         """
-        is_acked = (
-            self._board is not None and lease.goal is Goal.HOLD and self._board.is_acked(lease)
-        )
+        return self._board is not None and lease.goal is Goal.HOLD and self._board.is_acked(lease)
+
+    def forget_acked(self, lease: Lease) -> bool:
+        """Forget a lease if kombu deletes its message. Return whether it did."""
+        is_acked = self.is_acked(lease)
         if is_acked:
             self.forget(lease)
         return is_acked

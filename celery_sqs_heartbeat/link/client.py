@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
@@ -27,7 +27,7 @@ from celery_sqs_heartbeat.link.wire import Sender
 _LAST = "stop"
 #: The worker stops receiving when so many messages wait for the keeper to read them.
 MAX_WAITING = 1_000
-#: So many messages are sent at once, however little they are urgent.
+#: So many messages are sent at once, even if none is urgent.
 _MANY = 100
 
 
@@ -132,8 +132,9 @@ class LinkedKeeper:
     def note_ack(self, receipt_handle: str) -> bool:
         """Note that kombu deletes the message. Return False if it is unknown.
 
-        The keeper reads that in the table before it does anything about the message. So the report
-        is not urgent, unless the message has no place in the table.
+        The keeper reads that in the table when the lease is due, and before it reports anything
+        about it. So the message to it is not urgent, unless the lease has no place in the table, or
+        is being released.
         """
         if self._is_forked():
             return True
@@ -142,7 +143,8 @@ class LinkedKeeper:
             self._say_released(released)
             if held is None:
                 return False
-            post = self._post if held.place is None else self._post_later
+            is_urgent = held.place is None or held.lease.goal is not Goal.HOLD
+            post = self._post if is_urgent else self._post_later
             post(("drop", held.number, held.receives, ""))
             return True
 

@@ -69,7 +69,7 @@ class NumberedLeases:
         self._board.show(lease)
 
     def is_acked(self, lease: Lease) -> bool:
-        """Return whether the worker has acked the message itself, and reports it later."""
+        """Return whether kombu deletes the message, and the worker's report is under way."""
         return self._board.is_acked(lease)
 
     def remove(self, lease: Lease) -> None:

@@ -21,12 +21,18 @@ from botocore.exceptions import ConnectTimeoutError, SSLError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.sqs.direct import connections
 from celery_sqs_heartbeat.sqs.direct.connections import Connections
+from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.direct_calls import CONFIRMED, AnsweredClient, call_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
+
+#: With urllib3 before version 2, too.
+pytestmark = pytest.mark.oldest
 
 BODY = json.dumps(CONFIRMED).encode()
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(BODY)
@@ -85,12 +91,15 @@ class Server:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._connections: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         # The thread in `accept` would keep the port open otherwise.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        # It may be in the middle of a handshake.
+        self._accepting.join(PATIENCE)
         for connection in self._connections:
             connection.close()
 
@@ -294,27 +303,42 @@ def test_a_handler_may_send_a_direct_call_to_another_server(server: Server) -> N
         assert answered.by_boto3 == 1
 
 
-def test_after_an_answer_that_is_not_http_boto3s_connections_are_used(server: Server) -> None:
+@pytest.mark.parametrize("behave", [send_junk, send_half, close])
+def test_boto3s_connections_are_used_for_a_minute_after_a_call_that_failed(
+    server: Server, monkeypatch: pytest.MonkeyPatch, behave: Behave
+) -> None:
+    now = FakeClock(1_000.0)
+    monkeypatch.setattr(connections.clock, "now", now)
     answered = client_of(server)
     answered.send()
-    server.behave = send_junk
+    server.behave = behave
     assert answered.send() == [Outcome.UNKNOWN] * 2
     server.behave = confirm
     for _ in range(3):
         assert answered.send() == [Outcome.DONE] * 2
+    now.advance(connections.PAUSE_SECONDS)
+    assert answered.send() == [Outcome.DONE] * 2
     assert answered.by_boto3 == 2
-    assert connections_of(server) == [1, 2, 1, 1, 1]
+    assert connections_of(server) == [1, 2, 1, 1, 1, 3]
 
 
-def test_after_half_an_answer_a_new_connection_is_used(server: Server) -> None:
+def test_direct_connections_notice_a_peer_that_is_gone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: list[Any] = []
+    connect = HTTPConnection.connect
+
+    def noting(self: Any) -> None:
+        connect(self)
+        options.append(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        options.append(self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
     answered = client_of(server)
     answered.send()
-    server.behave = send_half
-    assert answered.send() == [Outcome.UNKNOWN] * 2
-    server.behave = confirm
-    for _ in range(3):
-        assert answered.send() == [Outcome.DONE] * 2
-    assert connections_of(server) == [1, 2, 1, 3, 3]
+    monkeypatch.setattr(HTTPConnection, "connect", noting)
+    answered.send()
+    assert options
+    assert all(options)
 
 
 def test_a_direct_request_has_the_headers_that_boto3_sends(server: Server) -> None:

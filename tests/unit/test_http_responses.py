@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 import pytest
+from botocore.awsrequest import HeadersDict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +34,7 @@ def by_stdlib(data: bytes) -> tuple[int, bytes, dict[str, str]] | None:
     response = HTTPResponse(Received(data), method="POST")  # type: ignore[arg-type]
     try:
         response.begin()
-        return response.status, response.read(), {k.lower(): v for k, v in response.getheaders()}
+        return response.status, response.read(), lower(HeadersDict(response.headers))
     except (HTTPException, ValueError):
         return None
 
@@ -42,8 +44,11 @@ def ours(data: bytes, piece: int = 65_536) -> tuple[int, bytes, dict[str, str]] 
         response = read_http(Received(data, piece).recv)
     except Unreadable:
         return None
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return response.status_code, response.content, headers
+    return response.status_code, response.content, lower(response.headers)
+
+
+def lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def raw(*fields: str, status: str = "HTTP/1.1 200 OK", body: bytes = b"{}") -> bytes:
@@ -61,6 +66,12 @@ RESPONSES: list[tuple[bytes, bool | None]] = [
     (raw("Content-Length: 2", status="HTTP/1.1 200"), True),
     (raw("Content-Length: 2", "Connection: Close"), False),
     (raw("Content-Length: 2", "Connection: upgrade"), False),
+    (raw("Content-Length: 2", "Connection: close", "Connection: keep-alive"), False),
+    (raw("Content-Length: 2", *["x: y"] * 98), True),
+    (raw("Content-Length: 2", *["x: y"] * 99), None),
+    (raw("Content-Length: " + "0" * 5_000 + "2"), False),
+    (raw("Content-Length: 2", status="HTTP/1.1 2000 OK"), None),
+    (USUAL.replace(b"\r\n", b"\n"), False),
     (USUAL + USUAL, False),
     (USUAL + b"\r\n", False),
     (raw("Content-Length: 2", status="HTTP/1.0 200 OK"), False),
@@ -74,7 +85,6 @@ RESPONSES: list[tuple[bytes, bool | None]] = [
     (raw(status="HTTP/1.1 204 No Content", body=b""), False),
     (raw("Content-Length: 2", status="HTTP/1.1 304 Not Modified", body=b""), False),
     (raw(status="HTTP/1.1 100 Continue", body=b"") + USUAL, False),
-    (USUAL.replace(b"\r\n", b"\n"), None),
     (USUAL[:-1], None),
     (USUAL[:20], None),
     (b"", None),

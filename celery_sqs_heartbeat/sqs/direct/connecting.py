@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.sqs.direct.connections import Connections
 class Servers:
     """The servers of one client's calls, and its connections to them.
 
-    Made with the client, because boto3 reads the environment then.
+    Made with the client, because boto3 reads the environment's certificates then.
     """
 
     def __init__(self) -> None:

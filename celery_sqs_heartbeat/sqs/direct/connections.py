@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import weakref
 from typing import Any
@@ -13,6 +14,7 @@ from botocore.exceptions import (
     ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
+    HTTPClientError,
     ReadTimeoutError,
     SSLError,
 )
@@ -22,14 +24,22 @@ from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import is_connection_dropped
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.sqs.direct.http_responses import (
     DirectResponse,
-    NotHttp,
     Unreadable,
     read_http,
 )
 
 _PORTS = {"http": 80, "https": 443}
+#: How long boto3 makes the calls after one that failed here, in seconds.
+PAUSE_SECONDS = 60.0
+#: boto3 sets the second one only if it is told to. It does no harm, and shows connections that a
+#: firewall has dropped.
+_OPTIONS = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+]
 #: botocore's error for each error of a new connection. The first that fits counts.
 _CONNECT_ERRORS: tuple[tuple[Any, type[BotoCoreError]], ...] = (
     (NewConnectionError, EndpointConnectionError),
@@ -53,8 +63,6 @@ class Connections:
         read_timeout: Seconds that each write or read may take; None for no limit.
         ca_bundle: The file of the certificates to trust; True for botocore's.
 
-    Attributes:
-        is_usable: False once the server has answered with something that is not read here.
     """
 
     def __init__(
@@ -75,8 +83,16 @@ class Connections:
         self._timeouts = (connect_timeout, read_timeout)
         self._ca_bundle = ca_bundle
         self._kept: list[HTTPConnection] = []
-        self.is_usable = True
+        self._paused_until = 0.0
         weakref.finalize(self, _close_all, self._kept)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether to use them now. Not for a while after a call that failed.
+
+        boto3 makes these calls meanwhile. So if something is wrong here and not there, few fail.
+        """
+        return clock.now() >= self._paused_until
 
     def send(self, request: AWSPreparedRequest) -> DirectResponse:
         """Send a request and return its response.
@@ -87,6 +103,13 @@ class Connections:
         Raises:
             BotoCoreError: There is no connection, or no response.
         """
+        try:
+            return self._send(request)
+        except BaseException:
+            self._paused_until = clock.now() + PAUSE_SECONDS
+            raise
+
+    def _send(self, request: AWSPreparedRequest) -> DirectResponse:
         data = self._written(request)
         connection = self._take() or self._open()
         sock: Any = connection.sock
@@ -98,8 +121,9 @@ class Connections:
         except TimeoutError as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except (OSError, Unreadable) as error:
-            self.is_usable = self.is_usable and not isinstance(error, NotHttp)
             raise ConnectionClosedError(endpoint_url=request.url, error=error) from error
+        except Exception as error:
+            raise HTTPClientError(error=error) from error
         finally:
             if is_kept:
                 self._kept.append(connection)
@@ -139,8 +163,10 @@ class Connections:
         connection = self._new()
         try:
             connection.connect()
-        except Exception as error:
+        except BaseException as error:
             connection.close()
+            if not isinstance(error, Exception):
+                raise
             kind = next(kind for types, kind in _CONNECT_ERRORS if isinstance(error, types))
             raise kind(endpoint_url=self._url, error=error) from error
         sock: Any = connection.sock
@@ -149,16 +175,21 @@ class Connections:
 
     def _new(self) -> HTTPConnection:
         host, port = self._address
+        timeout = self._timeouts[0]
         if not self._is_secure:
-            return HTTPConnection(host, port, timeout=self._timeouts[0])
-        return HTTPSConnection(
+            return HTTPConnection(host, port, timeout=timeout, socket_options=_OPTIONS)
+        connection = HTTPSConnection(
             host,
             port,
-            timeout=self._timeouts[0],
+            timeout=timeout,
+            socket_options=_OPTIONS,
             ssl_context=create_urllib3_context(),
-            cert_reqs="CERT_REQUIRED",
-            ca_certs=get_cert_path(self._ca_bundle),
         )
+        # Before urllib3 2, the constructor does not take them, and does not set all of them.
+        connection.assert_hostname = None
+        connection.cert_reqs = "CERT_REQUIRED"
+        connection.ca_certs = get_cert_path(self._ca_bundle)
+        return connection
 
 
 def _close_all(connections: list[HTTPConnection]) -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import (
-    HTTPException,
-    HTTPMessage,
-    HTTPResponse,
-    IncompleteRead,
-    RemoteDisconnected,
-    parse_headers,
-)
+from http.client import HTTPException, HTTPMessage, HTTPResponse, parse_headers
 from typing import Any, cast
 
 from botocore.awsrequest import HeadersDict
@@ -20,20 +13,20 @@ from botocore.awsrequest import HeadersDict
 #: Returns the next bytes of a connection, at most as many as asked; none after its end.
 Receive = Callable[[int], bytes]
 
-#: Longer than a TLS record (RFC 8446, 5.1). So nothing that has arrived stays behind unseen.
+#: Longer than a TLS record (RFC 8446, 5.1). So no part of a record stays behind in the TLS object,
+#: where no one would see that there is more than the response.
 _CHUNK = 65_536
-#: The longest head that is read. The standard library's `http.client` takes lines of that length.
-_MAX_HEAD = 65_536
+#: The longest head that is read, and the most headers. The standard library's `http.client` takes
+#: lines of that length, and so many headers.
+_MAX_HEAD, _MAX_FIELDS = 65_536, 99
+#: The digits of the longest length that is read here.
+_MAX_DIGITS = 9
 #: Statuses whose responses have no body, whatever length they state (RFC 9110, 6.4.1).
 _WITHOUT_BODY = frozenset({b"204", b"304"})
 
 
 class Unreadable(Exception):
     """The server has not sent a whole HTTP response."""
-
-
-class NotHttp(Unreadable):
-    """What the server has sent is no HTTP response at all."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,20 +58,28 @@ def read_http(receive: Receive) -> DirectResponse:
     reads any other response, and its connection can't be used again.
 
     Raises:
-        Unreadable: It ends too early, or is no HTTP response (NotHttp).
+        Unreadable: It is no HTTP response, or ends too early.
         OSError: The connection failed. A TimeoutError: nothing arrived in time.
     """
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0 and len(data) <= _MAX_HEAD:
+        if b"\n\n" in data:
+            return _read_unusual(data, receive)
         if not (more := receive(_CHUNK)):
             break
         data += more
     if not 0 <= end <= _MAX_HEAD:
         raise Unreadable(f"the response has no usual head: {data[:100]!r}")
     first, *fields = data[:end].split(b"\r\n")
-    version, status = first[:9], first[9:12]
+    version, status, space = first[:9], first[9:12], first[12:13]
     length, stays_open = _framing(fields)
-    is_usual = version == b"HTTP/1.1 " and status[:1] in b"2345" and status.isdigit()
+    is_usual = (
+        version == b"HTTP/1.1 "
+        and status.isdigit()
+        and status[:1] in b"2345"
+        and space in (b"", b" ")
+        and len(fields) <= _MAX_FIELDS
+    )
     if length is None or not is_usual or status in _WITHOUT_BODY:
         return _read_unusual(data, receive)
     content = data[end + 4 :]
@@ -102,11 +103,12 @@ def _framing(fields: Sequence[bytes]) -> tuple[int | None, bool]:
         name, _, value = field.partition(b":")
         name, value = name.lower(), value.strip()
         if name == b"content-length":
-            lengths.append(int(value) if value.isdigit() else None)
+            is_number = value.isdigit() and len(value) <= _MAX_DIGITS
+            lengths.append(int(value) if is_number else None)
         elif name == b"transfer-encoding" or name[:1].isspace():
             lengths.append(None)
         elif name == b"connection":
-            stays_open = value.lower() == b"keep-alive"
+            stays_open = stays_open and value.lower() == b"keep-alive"
     return (lengths[0] if len(lengths) == 1 else None), stays_open
 
 
@@ -115,10 +117,8 @@ def _read_unusual(data: bytes, receive: Receive) -> DirectResponse:
     try:
         response.begin()
         return DirectResponse(response.status, response.read(), response.headers, may_reuse=False)
-    except (IncompleteRead, RemoteDisconnected) as error:
-        raise Unreadable(f"the response has ended: {error!r}") from error
     except (HTTPException, ValueError) as error:
-        raise NotHttp(f"the response is not HTTP: {error!r}") from error
+        raise Unreadable(f"the response is not HTTP: {error!r}") from error
 
 
 class _Received(io.RawIOBase):

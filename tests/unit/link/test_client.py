@@ -187,6 +187,16 @@ def test_an_answer_that_is_later_than_an_ack_means_nothing(
     assert worker.is_quiet
 
 
+def test_the_ack_of_a_message_that_is_being_released_is_sent_at_once(
+    worker: Worker, keeper: LinkedKeeper, unsent: Unsent
+) -> None:
+    worker.get()
+    assert keeper.release("m-1", 0, "shutdown")
+    unsent.kinds()
+    assert keeper.note_ack("m-1")
+    assert unsent.kinds() == ["drop"]
+
+
 def test_a_lease_that_begins_with_the_handle_of_an_acked_one_is_kept(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
