@@ -34,7 +34,7 @@ from celery_sqs_heartbeat.sqs.direct.http_responses import (
 _PORTS = {"http": 80, "https": 443}
 #: How long boto3 makes the calls after one that failed here, in seconds.
 PAUSE_SECONDS = 60.0
-#: boto3 sets the second one only if it is told to. It does no harm, and shows connections that a
+#: boto3 sets the second one only on request. It does no harm, and shows connections that a
 #: firewall has dropped.
 _OPTIONS = [
     *HTTPConnection.default_socket_options,
