@@ -219,8 +219,6 @@ class LeaseBook:
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
         for lease in self._register.pop_expired(now):
-            if self._register.forget_acked(lease):
-                continue
             if not self._expiry_handler.expire_if_due(lease, now):
                 self._expiry_handler.note_expiry(lease, now)
                 self._register.schedule(lease)

@@ -28,7 +28,7 @@ class ExpiryHandler:
             lease.status = LeaseStatus.EXPIRED
             # Restart the pauses: a prompt try may still save the lease. After it they only double.
             lease.attempts = min(lease.attempts, 1)
-            if lease.goal is Goal.HOLD:
+            if lease.goal is Goal.HOLD and not self._register.is_acked(lease):
                 self._event_buffer.report(EventKind.LEASE_EXPIRED, lease, now)
 
     def expire_if_due(self, lease: Lease, now: float) -> bool:

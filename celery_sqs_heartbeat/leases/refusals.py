@@ -107,8 +107,7 @@ class Refusals:
         for lease in self._register:
             if lease.queue_url == queue_url and lease.status is LeaseStatus.REFUSED:
                 lease.status = LeaseStatus.OWNED
-                if not self._register.is_acked(lease):
-                    self._expiry_handler.note_expiry(lease, now)
+                self._expiry_handler.note_expiry(lease, now)
                 self._register.schedule(lease)
 
     def _stop_leasing(self, queue_url: str, now: float) -> None:

@@ -126,7 +126,7 @@ class LinkedKeeper:
                 return False
             now, pid = self._clock(), pid or self._pid
             held.lease.started_at, held.pid = now, pid
-            self._post_later(("started", held.number, held.receives, now, pid))
+            self._post(("started", held.number, held.receives, now, pid), is_urgent=False)
             return True
 
     def note_ack(self, receipt_handle: str) -> bool:
@@ -144,8 +144,7 @@ class LinkedKeeper:
             if held is None:
                 return False
             is_urgent = held.place is None or held.lease.goal is not Goal.HOLD
-            post = self._post if is_urgent else self._post_later
-            post(("drop", held.number, held.receives, ""))
+            self._post(("drop", held.number, held.receives, ""), is_urgent=is_urgent)
             return True
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
@@ -372,17 +371,11 @@ class LinkedKeeper:
     def _say_of(self, held: HeldMessage, kind: str, *fields: object) -> None:
         self._post((kind, held.number, held.receives, *fields))
 
-    def _post(self, message: Message) -> None:
+    def _post(self, message: Message, *, is_urgent: bool = True) -> None:
+        """Send a message. One that is not urgent waits for the next one, or for a `push`."""
         if self._wire is not None:
             self._wire.post(message)
-            if not self._is_gathering:
-                self._wire.flush()
-
-    def _post_later(self, message: Message) -> None:
-        """Have a message sent together with the next one, or by the next `push`."""
-        if self._wire is not None:
-            self._wire.post(message)
-            if self._wire.waiting >= _MANY:
+            if not self._is_gathering if is_urgent else self._wire.waiting >= _MANY:
                 self._wire.flush()
 
     def _is_forked(self) -> bool:

@@ -46,5 +46,6 @@ def release_all_held(
 
 def held_by(keeper: ThreadKeeper, leases: NumberedLeases) -> list[Lease]:
     """Return the leases on messages that the worker has neither acked nor released."""
-    held = [lease for lease in keeper.leases() if lease.goal is Goal.HOLD]
-    return [lease for lease in held if not leases.is_acked(lease)]
+    return [
+        lease for lease in keeper.leases() if lease.goal is Goal.HOLD and not leases.is_acked(lease)
+    ]

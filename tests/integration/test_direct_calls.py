@@ -28,7 +28,7 @@ from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs.direct import connections
 from celery_sqs_heartbeat.sqs.direct.connections import Connections
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.direct_calls import CONFIRMED, AnsweredClient, call_of
+from tests.support.direct_calls import CONFIRMED, AnsweredClient, call_of, response_of
 from tests.support.waiting import PATIENCE, wait_until
 
 #: With urllib3 before version 2, too.
@@ -180,7 +180,7 @@ def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) ->
     arrived = threading.Barrier(4)
 
     def confirm_together(connection: socket.socket) -> None:
-        arrived.wait(10)
+        arrived.wait(PATIENCE)
         confirm(connection)
 
     server.behave = confirm_together
@@ -191,21 +191,17 @@ def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) ->
     assert sorted(connections_of(server)) == sorted([1, *[2, 3, 4, 5] * 2])
 
 
-LENGTH = b"Content-Length: %d" % len(BODY)
+LENGTH = f"Content-Length: {len(BODY)}"
 CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-
-
-def response_of(*fields: bytes, status: bytes = b"HTTP/1.1 200 OK", body: bytes = BODY) -> bytes:
-    return b"\r\n".join([status, *fields, b"", body])
 
 
 @pytest.mark.parametrize(
     "response",
     [
-        response_of(b"Transfer-Encoding: chunked", body=CHUNKS),
-        response_of(status=b"HTTP/1.1 100 Continue", body=b"") + CONFIRMATION,
-        response_of(LENGTH, b"Connection: close"),
-        response_of(LENGTH, status=b"HTTP/1.0 200 OK"),
+        response_of("Transfer-Encoding: chunked", body=CHUNKS),
+        response_of(status="HTTP/1.1 100 Continue", body=b"") + CONFIRMATION,
+        response_of(LENGTH, "Connection: close", body=BODY),
+        response_of(LENGTH, status="HTTP/1.0 200 OK", body=BODY),
         CONFIRMATION + CONFIRMATION,
     ],
     ids=["chunked", "provisional", "closing", "old", "two"],

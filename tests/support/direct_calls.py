@@ -68,6 +68,11 @@ def answer(
     return respond
 
 
+def response_of(*fields: str, status: str = "HTTP/1.1 200 OK", body: bytes = b"{}") -> bytes:
+    """Return an HTTP response as a server sends it."""
+    return "\r\n".join([status, *fields, "", ""]).encode() + body
+
+
 class AnsweredClient:
     """A client of `ClientPool`, its requests, and the answers that a test chooses.
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.sqs.direct.http_responses import Unreadable, read_http
 from tests.fuzz.shapes import FUZZ
+from tests.support.direct_calls import response_of
 
 
 class Received(io.BytesIO):
@@ -51,50 +52,51 @@ def lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def raw(*fields: str, status: str = "HTTP/1.1 200 OK", body: bytes = b"{}") -> bytes:
-    return "\r\n".join([status, *fields, "", ""]).encode() + body
-
-
-USUAL = raw("Content-Length: 2", "x-amzn-RequestId: 1")
+USUAL = response_of("Content-Length: 2", "x-amzn-RequestId: 1")
 #: Each response, and whether its connection may be used again; None if it is unreadable.
 RESPONSES: list[tuple[bytes, bool | None]] = [
     (USUAL, True),
-    (raw("content-length:2"), True),
-    (raw("Content-Length: 2", "Connection: keep-alive"), True),
-    (raw("Content-Length: 0", body=b""), True),
-    (raw("Content-Length: 2", status="HTTP/1.1 503 Slow down"), True),
-    (raw("Content-Length: 2", status="HTTP/1.1 200"), True),
-    (raw("Content-Length: 2", "Connection: Close"), False),
-    (raw("Content-Length: 2", "Connection: upgrade"), False),
-    (raw("Content-Length: 2", "Connection: close", "Connection: keep-alive"), False),
-    (raw("Content-Length: 2", *["x: y"] * 98), True),
-    (raw("Content-Length: 2", *["x: y"] * 99), None),
-    (raw("Content-Length: " + "0" * 5_000 + "2"), False),
-    (raw("Content-Length: 2", status="HTTP/1.1 2000 OK"), None),
+    (response_of("content-length:2"), True),
+    (response_of("Content-Length: 2", "Connection: keep-alive"), True),
+    (response_of("Content-Length: 0", body=b""), True),
+    (response_of("Content-Length: 2", status="HTTP/1.1 503 Slow down"), True),
+    (response_of("Content-Length: 2", status="HTTP/1.1 200"), True),
+    (response_of("Content-Length: 2", "Connection: Close"), False),
+    (response_of("Content-Length: 2", "Connection: upgrade"), False),
+    (response_of("Content-Length: 2", "Connection: close", "Connection: keep-alive"), False),
+    (response_of("Content-Length: 2", *["x: y"] * 98), True),
+    (response_of("Content-Length: 2", *["x: y"] * 99), None),
+    (response_of("Content-Length: " + "0" * 5_000 + "2"), False),
+    (response_of("Content-Length: 2", status="HTTP/1.1 2000 OK"), None),
     (USUAL.replace(b"\r\n", b"\n"), False),
     (USUAL + USUAL, False),
     (USUAL + b"\r\n", False),
-    (raw("Content-Length: 2", status="HTTP/1.0 200 OK"), False),
-    (raw("x: y"), False),
-    (raw("Content-Length: 2", "Content-Length: 2"), False),
-    (raw("Content-Length: two"), False),
-    (raw("Content-Length: -1"), False),
-    (raw("Content-Length: 2", " folded: 1"), False),
-    (raw("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n\r\n"), False),
-    (raw("Transfer-Encoding: chunked", "Content-Length: 9", body=b"2\r\n{}\r\n0\r\n\r\n"), False),
-    (raw(status="HTTP/1.1 204 No Content", body=b""), False),
-    (raw("Content-Length: 2", status="HTTP/1.1 304 Not Modified", body=b""), False),
-    (raw(status="HTTP/1.1 100 Continue", body=b"") + USUAL, False),
+    (response_of("Content-Length: 2", status="HTTP/1.0 200 OK"), False),
+    (response_of("x: y"), False),
+    (response_of("Content-Length: 2", "Content-Length: 2"), False),
+    (response_of("Content-Length: two"), False),
+    (response_of("Content-Length: -1"), False),
+    (response_of("Content-Length: 2", " folded: 1"), False),
+    (response_of("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n\r\n"), False),
+    (
+        response_of(
+            "Transfer-Encoding: chunked", "Content-Length: 9", body=b"2\r\n{}\r\n0\r\n\r\n"
+        ),
+        False,
+    ),
+    (response_of(status="HTTP/1.1 204 No Content", body=b""), False),
+    (response_of("Content-Length: 2", status="HTTP/1.1 304 Not Modified", body=b""), False),
+    (response_of(status="HTTP/1.1 100 Continue", body=b"") + USUAL, False),
     (USUAL[:-1], None),
     (USUAL[:20], None),
     (b"", None),
     (b"\r\n\r\n", None),
     (b"no HTTP at all\r\n\r\n", None),
-    (raw("Content-Length: 2", status="HTTP/1.1 abc OK"), None),
-    (raw("Content-Length: 2", status="HTTP/1.1 99 OK"), None),
-    (raw("Transfer-Encoding: chunked", body=b"2\r\n{"), None),
-    (raw("Transfer-Encoding: chunked", body=b"x\r\n{}"), None),
-    (raw(f"x: {'y' * 70_000}", "Content-Length: 2"), None),
+    (response_of("Content-Length: 2", status="HTTP/1.1 abc OK"), None),
+    (response_of("Content-Length: 2", status="HTTP/1.1 99 OK"), None),
+    (response_of("Transfer-Encoding: chunked", body=b"2\r\n{"), None),
+    (response_of("Transfer-Encoding: chunked", body=b"x\r\n{}"), None),
+    (response_of(f"x: {'y' * 70_000}", "Content-Length: 2"), None),
     (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000, None),
 ]
 

@@ -25,11 +25,7 @@ from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import is_connection_dropped
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.sqs.direct.http_responses import (
-    DirectResponse,
-    Unreadable,
-    read_http,
-)
+from celery_sqs_heartbeat.sqs.direct.http_responses import DirectResponse, Unreadable, read_http
 
 _PORTS = {"http": 80, "https": 443}
 #: How long boto3 makes the calls after one that failed here, in seconds.
@@ -62,7 +58,6 @@ class Connections:
         connect_timeout: Seconds; None for no limit.
         read_timeout: Seconds that each write or read may take; None for no limit.
         ca_bundle: The file of the certificates to trust; True for botocore's.
-
     """
 
     def __init__(

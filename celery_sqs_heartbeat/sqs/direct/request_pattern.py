@@ -157,9 +157,8 @@ class RequestPattern:
         Raises:
             BotoCoreError: There is none.
         """
-        connections = self.connections
         # A handler may have changed where and with which headers it is sent.
-        is_ours = request.is_plain and request.url == self.url
-        if connections is None or not connections.is_usable or not is_ours:
-            return self.http_session.send(request.sent())
-        return connections.send(request.sent())
+        is_unchanged = request.is_plain and request.url == self.url
+        ours = self.connections
+        sender = ours if ours and ours.is_usable and is_unchanged else self.http_session
+        return sender.send(request.sent())
