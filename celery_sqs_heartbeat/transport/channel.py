@@ -7,6 +7,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
+from celery_sqs_heartbeat.sqs.direct.direct_calls import make_deletes_direct
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
 from celery_sqs_heartbeat.transport.backpressure import Backpressure
@@ -93,6 +94,12 @@ class Channel(SQS.Channel):
         """List the queues at SQS."""
         with self._starting.refusing("SQS does not list the queues"):
             super()._update_queue_cache(queue_name_prefix)
+
+    def new_sqs_client(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a new boto3 client, whose deletes of messages take less CPU than boto3's."""
+        client = super().new_sqs_client(*args, **kwargs)
+        make_deletes_direct(client)
+        return client
 
     def _new_queue(self, queue: str, **kwargs: Any) -> Any:
         """Return a queue's URL. Create the queue if it does not exist."""

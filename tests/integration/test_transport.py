@@ -26,7 +26,7 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first, never_answer
+from tests.support.faults import Forward, fail, first, lose_answer, never_answer
 from tests.support.loop import FakePolls, SentPoll
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
@@ -152,6 +152,30 @@ def new_desk(proxy: FaultProxy) -> Iterator[Callable[..., ChannelHarness]]:
 @pytest.fixture
 def desk(new_desk: Callable[..., ChannelHarness]) -> ChannelHarness:
     return new_desk()
+
+
+@pytest.mark.oldest
+def test_an_inline_delete_is_direct_and_boto3_repeats_one_that_fails(
+    new_desk: Callable[..., ChannelHarness],
+) -> None:
+    desk = new_desk(ack="inline")
+    by_boto3: list[str] = []
+    received: list[Any] = []
+    desk.consume(received.append)
+    desk.publish("a", "b", "c")
+    desk.drain_until(lambda: len(received) == 3)
+    desk.channel.sqs().meta.events.register(
+        "before-call.sqs.DeleteMessage", lambda model, **_: by_boto3.append(model.name)
+    )
+    received[0].ack()
+    assert len(by_boto3) == 1
+    received[1].ack()
+    assert len(by_boto3) == 1
+    desk.proxy.rule("DeleteMessage", first(1, lose_answer()))
+    received[2].ack()
+    assert len(by_boto3) == 2
+    assert len(desk.proxy.calls("DeleteMessage")) == 4
+    assert desk.counts() == (0, 0)
 
 
 def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -> None:

@@ -54,6 +54,14 @@ def call_of(
     )
 
 
+def texts(request: Any) -> dict[str, str]:
+    """Return a request's headers, by names in lower case."""
+    return {
+        name.lower(): value.decode() if isinstance(value, bytes) else str(value)
+        for name, value in request.headers.items()
+    }
+
+
 def answer(
     body: Any = CONFIRMED, status: int = 200, headers: dict[str, str] | None = None
 ) -> Callable[[Any], AWSResponse]:

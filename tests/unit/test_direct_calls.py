@@ -27,11 +27,19 @@ from moto import mock_aws
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs.clients import new_client
 from celery_sqs_heartbeat.sqs.direct import request_pattern
-from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
 from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
+from celery_sqs_heartbeat.sqs.direct.request_body import body_of
 from celery_sqs_heartbeat.sqs.sending import sending_while
 from tests.fuzz.shapes import FUZZ, answers
-from tests.support.direct_calls import CONFIRMED, QUEUE, AnsweredClient, answer, call_of, config
+from tests.support.direct_calls import (
+    CONFIRMED,
+    QUEUE,
+    AnsweredClient,
+    answer,
+    call_of,
+    config,
+    texts,
+)
 
 BOTH = [CallKind.CHANGE_VISIBILITY, CallKind.DELETE]
 SKEWED = {"__type": "com.amazon.coral.service#RequestTimeTooSkewed", "message": "late"}
@@ -67,13 +75,6 @@ def client_with(credentials: Credentials) -> Any:
     client = new_client(config(), QUEUE, 10, lambda: session)
     allow_direct_calls(client)
     return client
-
-
-def texts(request: Any) -> dict[str, str]:
-    return {
-        name.lower(): value.decode() if isinstance(value, bytes) else str(value)
-        for name, value in request.headers.items()
-    }
 
 
 @pytest.mark.parametrize("kind", BOTH)

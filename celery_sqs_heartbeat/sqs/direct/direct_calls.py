@@ -1,4 +1,4 @@
-"""Makes batch calls from the pattern of a call that boto3 has made before, if there is one."""
+"""Makes calls from the pattern of a call that boto3 has made before, if there is one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from botocore.client import BaseClient
+
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
 from celery_sqs_heartbeat.sqs.direct.connecting import Servers
 from celery_sqs_heartbeat.sqs.direct.learning import NoPattern, learn
+from celery_sqs_heartbeat.sqs.direct.request_body import body_of
 from celery_sqs_heartbeat.sqs.direct.request_pattern import PatternChanged, RequestPattern
 from celery_sqs_heartbeat.sqs.direct.responses import read_response
 from celery_sqs_heartbeat.sqs.direct.watching import make_watchable, watching
@@ -29,9 +31,28 @@ def allow_direct_calls(client: Any) -> None:
     Only for clients to which no one else has added event handlers: a direct call emits no event but
     `before-send`.
     """
-    if not os.environ.get(_PLUGINS):
+    if _is_as_boto3_made_it():
         make_watchable(client)
         setattr(client, _DIRECT, DirectCalls())
+
+
+def make_deletes_direct(client: Any) -> None:
+    """Let a boto3 client make its calls of `delete_message` directly.
+
+    boto3 repeats a direct call that fails, so errors are those of boto3, after its retries.
+
+    Only for clients to which no one else has added event handlers, see `allow_direct_calls`.
+    """
+    if not _is_as_boto3_made_it():
+        return
+    make_watchable(client)
+    calls = DirectCalls(repeats=True)
+    by_boto3 = client.delete_message
+
+    def delete_message(**params: Any) -> Any:
+        return calls.make(client, "DeleteMessage", params, by_boto3)
+
+    client.delete_message = delete_message
 
 
 def make_call(
@@ -55,14 +76,23 @@ def make_call(
     return direct.make(client, operation, params, by_boto3)
 
 
+def _is_as_boto3_made_it() -> bool:
+    """Return whether nothing adds event handlers to each client, as plugins and Sentry's SDK do."""
+    return not os.environ.get(_PLUGINS) and BaseClient.__init__.__module__ == BaseClient.__module__
+
+
 class DirectCalls:
     """The patterns of one client's calls, by operation and queue.
 
     boto3 makes the first call, the one after each call that failed, and all calls without a
     pattern. Several threads may use it.
+
+    Args:
+        repeats: Whether boto3 makes a call again that failed directly.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, repeats: bool = False) -> None:
+        self._repeats = repeats
         self._patterns: dict[tuple[str, str], RequestPattern | None] = {}
         self._servers = Servers()
 
@@ -84,9 +114,11 @@ class DirectCalls:
             return _send(client, operation, pattern, params)
         except PatternChanged:
             return self._watch(client, key, params, by_boto3)
-        except BaseException:
+        except BaseException as error:
             self._patterns.pop(key, None)
-            raise
+            if not self._repeats or not isinstance(error, Exception):
+                raise
+        return self._watch(client, key, params, by_boto3)
 
     def _watch(
         self,

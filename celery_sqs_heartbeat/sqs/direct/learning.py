@@ -8,7 +8,7 @@ from typing import Any
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 
-from celery_sqs_heartbeat.sqs.direct.batch_body import body_of
+from celery_sqs_heartbeat.sqs.direct.request_body import body_of
 from celery_sqs_heartbeat.sqs.direct.request_pattern import PatternChanged, RequestPattern, Signing
 from celery_sqs_heartbeat.sqs.direct.watching import Watched
 

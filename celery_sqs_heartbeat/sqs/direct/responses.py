@@ -1,4 +1,4 @@
-"""Reads the answer to a batch call as boto3 does."""
+"""Reads the answer to a direct call as boto3 does."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from botocore.parsers import create_parser
 
 #: SQS's protocol.
 _PROTOCOL = "json"
+#: A call of an operation without results has one of these answers.
+_EMPTY = (b"", b"{}")
 
 
 def read_response(response: Any, find_operation: Callable[[], Any]) -> Any:
-    """Return the answer to a batch call.
+    """Return the answer to a call.
 
-    An answer that confirms entries and nothing else is read here. boto3's parser, which takes
-    longer, reads all others.
+    An answer that is empty, or confirms entries and nothing else, is read here. boto3's parser,
+    which takes longer, reads all others.
 
     Args:
         response: botocore's response.
@@ -28,7 +30,7 @@ def read_response(response: Any, find_operation: Callable[[], Any]) -> Any:
         ClientError: SQS refused the call.
         ResponseParserError: The answer has no meaning to boto3.
     """
-    if response.status_code == 200 and (answer := _successes(response.content)) is not None:
+    if response.status_code == 200 and (answer := _plain(response.content)) is not None:
         return answer
     operation = find_operation()
     parsed = create_parser(_PROTOCOL).parse(
@@ -39,8 +41,10 @@ def read_response(response: Any, find_operation: Callable[[], Any]) -> Any:
     return parsed
 
 
-def _successes(body: bytes) -> dict[str, Any] | None:
-    """Return an answer that only confirms entries; None for any other."""
+def _plain(body: bytes) -> dict[str, Any] | None:
+    """Return an answer that is empty or only confirms entries; None for any other."""
+    if body in _EMPTY:
+        return {}
     try:
         answer = json.loads(body.decode())
     except (ValueError, RecursionError):
