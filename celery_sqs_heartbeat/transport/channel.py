@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.sqs.direct.direct_calls import make_deletes_direct
+from celery_sqs_heartbeat.sqs.direct.deletes import make_deletes_direct
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
 from celery_sqs_heartbeat.transport.backpressure import Backpressure
@@ -95,9 +95,9 @@ class Channel(SQS.Channel):
         with self._starting.refusing("SQS does not list the queues"):
             super()._update_queue_cache(queue_name_prefix)
 
-    def new_sqs_client(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a new boto3 client, whose deletes of messages take less CPU than boto3's."""
-        client = super().new_sqs_client(*args, **kwargs)
+    def sqs(self, queue: str | None = None) -> Any:
+        """Return the boto3 client for a queue. Its deletes take less CPU than boto3's."""
+        client = super().sqs(queue)
         make_deletes_direct(client)
         return client
 

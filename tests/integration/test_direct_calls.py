@@ -77,6 +77,7 @@ class Server:
     """Behaves for each request as the test says, and confirms by default.
 
     Attributes:
+        url: Its URL, if it speaks plain HTTP.
         requests: The first line of each request, with the number of its connection.
         heads: The head of each request.
         closed: How many connections it has closed.
@@ -90,6 +91,7 @@ class Server:
         self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
         self._connections: list[socket.socket] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
@@ -189,6 +191,24 @@ def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) ->
             found = list(threads.map(lambda _: answered.send(), range(4)))
             assert found == [[Outcome.DONE] * 2] * 4
     assert sorted(connections_of(server)) == sorted([1, *[2, 3, 4, 5] * 2])
+
+
+def test_only_as_many_connections_are_kept_as_boto3_would_keep(server: Server) -> None:
+    made = Connections(server.url, connect_timeout=9, read_timeout=9, keep=2)
+    arrived = threading.Barrier(4)
+
+    def confirm_together(connection: socket.socket) -> None:
+        arrived.wait(PATIENCE)
+        confirm(connection)
+
+    def send(_: int) -> int:
+        return made.send(AWSPreparedRequest("POST", server.url, {}, b"", False)).status_code
+
+    server.behave = confirm_together
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(send, range(4))) == [200] * 4
+        assert list(threads.map(send, range(4))) == [200] * 4
+    assert len(set(connections_of(server))) == 6
 
 
 LENGTH = f"Content-Length: {len(BODY)}"

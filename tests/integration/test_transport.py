@@ -25,6 +25,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
+from celery_sqs_heartbeat.transport.channel import Channel
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, fail, first, lose_answer, never_answer
 from tests.support.loop import FakePolls, SentPoll
@@ -154,11 +155,16 @@ def desk(new_desk: Callable[..., ChannelHarness]) -> ChannelHarness:
     return new_desk()
 
 
+def test_kombu_makes_the_clients_of_our_channel() -> None:
+    # If it were overridden, kombu would not make a client with short timeouts for a shutdown.
+    assert Channel.new_sqs_client is SQS.Channel.new_sqs_client
+
+
 @pytest.mark.oldest
 def test_an_inline_delete_is_direct_and_boto3_repeats_one_that_fails(
     new_desk: Callable[..., ChannelHarness],
 ) -> None:
-    desk = new_desk(ack="inline")
+    desk = new_desk(ack="inline", options={"client-config": {"retries": {"mode": "legacy"}}})
     by_boto3: list[str] = []
     received: list[Any] = []
     desk.consume(received.append)

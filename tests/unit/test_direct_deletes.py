@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 from botocore.client import BaseClient
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    ParamValidationError,
+    ReadTimeoutError,
+)
 
-from celery_sqs_heartbeat.sqs.direct.direct_calls import make_deletes_direct
+from celery_sqs_heartbeat.sqs.direct.deletes import make_deletes_direct
 from tests.support.direct_calls import QUEUE, AnsweredClient, answer, texts
 
 INVALID = {"__type": "com.amazonaws.sqs#ReceiptHandleIsInvalid", "message": "not ours"}
@@ -19,10 +25,11 @@ INVALID = {"__type": "com.amazonaws.sqs#ReceiptHandleIsInvalid", "message": "not
 class Deletes(AnsweredClient):
     """A client as kombu makes it, whose deletes are direct."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str = "legacy") -> None:
         keys = {"aws_access_key_id": "AKIATEST", "aws_secret_access_key": "secret"}
-        once = Config(retries={"total_max_attempts": 1})
-        super().__init__(boto3.Session(region_name="eu-west-1", **keys).client("sqs", config=once))
+        session = boto3.Session(region_name="eu-west-1", **keys)
+        once = Config(retries={"total_max_attempts": 1, "mode": mode})
+        super().__init__(session.client("sqs", config=once))
         self.answer = answer(b"")
         make_deletes_direct(self.client)
 
@@ -98,6 +105,57 @@ def test_a_delete_that_is_interrupted_is_not_repeated(deletes: Deletes) -> None:
     with pytest.raises(KeyboardInterrupt):
         deletes.delete()
     assert (deletes.by_boto3, len(deletes.requests)) == (1, 2)
+
+
+def test_boto3_makes_more_deletes_after_each_direct_one_in_a_row_that_is_refused(
+    deletes: Deletes,
+) -> None:
+    def refuse_direct(request: Any) -> Any:
+        return answer(b"", 200 if "amz-sdk-invocation-id" in texts(request) else 403)(request)
+
+    deletes.answer = refuse_direct
+    for _ in range(20):
+        deletes.delete()
+    # boto3 repeats the first, second, fourth, eighth and sixteenth one.
+    assert len(deletes.requests) == 1 + 20 + 5
+    deletes.answer = answer(b"")
+    for _ in range(12):
+        deletes.delete()
+    made = deletes.by_boto3
+    deletes.delete()
+    assert deletes.by_boto3 == made
+    deletes.answer = refuse_direct
+    deletes.delete()
+    deletes.answer = answer(b"")
+    deletes.delete()
+    assert deletes.by_boto3 == made + 1
+
+
+@pytest.mark.parametrize("mode", ["standard", "adaptive"])
+def test_boto3_makes_every_delete_in_a_retry_mode_that_counts_successes(mode: str) -> None:
+    deletes = Deletes(mode)
+    for _ in range(3):
+        deletes.delete()
+    assert deletes.by_boto3 == 3
+
+
+def test_boto3_refuses_the_wrong_parameters(deletes: Deletes) -> None:
+    for wrong in ({}, {"ReceiptHandle": 5}, {"ReceiptHandle": "h", "Unknown": "x"}):
+        with pytest.raises(ParamValidationError):
+            deletes.client.delete_message(QueueUrl=QUEUE, **wrong)
+    assert len(deletes.requests) == 1
+
+
+def test_deletes_become_direct_only_once(deletes: Deletes) -> None:
+    once = deletes.client.delete_message
+    make_deletes_direct(deletes.client)
+    assert deletes.client.delete_message is once
+
+
+def test_a_client_that_is_not_boto3s_is_left_alone() -> None:
+    client = SimpleNamespace(delete_message=print)
+    make_deletes_direct(client)
+    assert vars(client) == {"delete_message": print}
 
 
 def test_boto3_makes_every_delete_if_something_adds_handlers_to_each_client(

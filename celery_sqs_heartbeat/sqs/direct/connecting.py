@@ -54,5 +54,6 @@ class Servers:
                 connect_timeout=config.connect_timeout,
                 read_timeout=config.read_timeout,
                 ca_bundle=self._ca_bundle,
+                keep=config.max_pool_connections,
             )
         return self._connections[server]

@@ -18,7 +18,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
-from botocore.httpsession import create_urllib3_context, get_cert_path
+from botocore.httpsession import MAX_POOL_CONNECTIONS, create_urllib3_context, get_cert_path
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
@@ -58,6 +58,7 @@ class Connections:
         connect_timeout: Seconds; None for no limit.
         read_timeout: Seconds that each write or read may take; None for no limit.
         ca_bundle: The file of the certificates to trust; True for botocore's.
+        keep: How many connections are kept open while no call uses them.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Connections:
         connect_timeout: float | None,
         read_timeout: float | None,
         ca_bundle: str | bool = True,
+        keep: int = MAX_POOL_CONNECTIONS,
     ) -> None:
         parts = urlsplit(url)
         usual = _PORTS[parts.scheme]
@@ -77,6 +79,7 @@ class Connections:
         self._host = parts.netloc.lower().removesuffix(f":{usual}")
         self._timeouts = (connect_timeout, read_timeout)
         self._ca_bundle = ca_bundle
+        self._keep = keep
         self._kept: list[HTTPConnection] = []
         self._paused_until = 0.0
         weakref.finalize(self, _close_all, self._kept)
@@ -120,7 +123,7 @@ class Connections:
         except Exception as error:
             raise HTTPClientError(error=error) from error
         finally:
-            if is_kept:
+            if is_kept and len(self._kept) < self._keep:
                 self._kept.append(connection)
             else:
                 connection.close()

@@ -21,38 +21,29 @@ logger = get_logger(__name__)
 
 #: An attribute of clients whose calls may be made directly.
 _DIRECT = "sqs_heartbeat_direct"
+#: The longest row of calls that boto3 makes before a direct one is tried again.
+_MOST_BY_BOTO3 = 1_024
 #: Names code that may change each request of each client (botocore's experimental plugins).
 _PLUGINS = "BOTOCORE_EXPERIMENTAL__PLUGINS"
 
+#: An operation and a queue's URL.
+Key = tuple[str, str]
 
-def allow_direct_calls(client: Any) -> None:
+
+def allow_direct_calls(client: Any, *, repeats: bool = False) -> None:
     """Let `make_call` make calls of a boto3 client without boto3's preparation of each call.
 
     Only for clients to which no one else has added event handlers: a direct call emits no event but
-    `before-send`.
+    `before-send`. Plugins and Sentry's SDK add handlers to every client, so with them it does
+    nothing.
+
+    Args:
+        repeats: Whether boto3 makes a call again that failed directly.
     """
-    if _is_as_boto3_made_it():
+    is_boto3s = BaseClient.__init__.__module__ == BaseClient.__module__
+    if is_boto3s and not os.environ.get(_PLUGINS):
         make_watchable(client)
-        setattr(client, _DIRECT, DirectCalls())
-
-
-def make_deletes_direct(client: Any) -> None:
-    """Let a boto3 client make its calls of `delete_message` directly.
-
-    boto3 repeats a direct call that fails, so errors are those of boto3, after its retries.
-
-    Only for clients to which no one else has added event handlers, see `allow_direct_calls`.
-    """
-    if not _is_as_boto3_made_it():
-        return
-    make_watchable(client)
-    calls = DirectCalls(repeats=True)
-    by_boto3 = client.delete_message
-
-    def delete_message(**params: Any) -> Any:
-        return calls.make(client, "DeleteMessage", params, by_boto3)
-
-    client.delete_message = delete_message
+        setattr(client, _DIRECT, DirectCalls(repeats=repeats))
 
 
 def make_call(
@@ -76,24 +67,24 @@ def make_call(
     return direct.make(client, operation, params, by_boto3)
 
 
-def _is_as_boto3_made_it() -> bool:
-    """Return whether nothing adds event handlers to each client, as plugins and Sentry's SDK do."""
-    return not os.environ.get(_PLUGINS) and BaseClient.__init__.__module__ == BaseClient.__module__
-
-
 class DirectCalls:
     """The patterns of one client's calls, by operation and queue.
 
-    boto3 makes the first call, the one after each call that failed, and all calls without a
-    pattern. Several threads may use it.
+    boto3 makes the first call, and all calls without a pattern. After a direct call that failed,
+    boto3 makes the next one, and twice as many for each further failure in a row, because
+    something on the way to SQS may refuse only direct calls. Several threads may use it.
 
     Args:
-        repeats: Whether boto3 makes a call again that failed directly.
+        repeats: See `allow_direct_calls`.
     """
 
-    def __init__(self, *, repeats: bool = False) -> None:
+    def __init__(self, *, repeats: bool) -> None:
         self._repeats = repeats
-        self._patterns: dict[tuple[str, str], RequestPattern | None] = {}
+        self._patterns: dict[Key, RequestPattern | None] = {}
+        #: How many calls boto3 makes after the next failure.
+        self._by_boto3: dict[Key, int] = {}
+        #: How many of them are left, without the last one.
+        self._left: dict[Key, int] = {}
         self._servers = Servers()
 
     def make(
@@ -105,28 +96,42 @@ class DirectCalls:
     ) -> Any:
         """Make a call, see `make_call`."""
         key = (operation, params["QueueUrl"])
-        if key not in self._patterns:
+        try:
+            # Another thread may remove it at any time.
+            pattern = self._patterns[key]
+        except KeyError:
             return self._watch(client, key, params, by_boto3)
-        pattern = self._patterns[key]
         if pattern is None:
             return by_boto3(**params)
         try:
-            return _send(client, operation, pattern, params)
+            answer = _send(client, operation, pattern, params)
         except PatternChanged:
             return self._watch(client, key, params, by_boto3)
         except BaseException as error:
-            self._patterns.pop(key, None)
+            self._note_failure(key)
             if not self._repeats or not isinstance(error, Exception):
                 raise
+        else:
+            self._by_boto3.pop(key, None)
+            return answer
         return self._watch(client, key, params, by_boto3)
+
+    def _note_failure(self, key: Key) -> None:
+        calls = self._by_boto3.get(key, 1)
+        self._by_boto3[key] = min(2 * calls, _MOST_BY_BOTO3)
+        self._left[key] = calls - 1
+        self._patterns.pop(key, None)
 
     def _watch(
         self,
         client: Any,
-        key: tuple[str, str],
+        key: Key,
         params: Mapping[str, Any],
         by_boto3: Callable[..., Any],
     ) -> Any:
+        if left := self._left.get(key, 0):
+            self._left[key] = left - 1
+            return by_boto3(**params)
         with watching() as watched:
             answer = by_boto3(**params)
         if watched.status == 200:

@@ -20,7 +20,7 @@ NEEDS: tuple[Need, ...] = (
         ("basic_reject", "releases or deletes"),
         ("drain_events", "polls without an event loop"),
         ("fetch_message_attributes", "requests the receive count"),
-        ("new_sqs_client", "makes deletes take less CPU"),
+        ("sqs", "makes deletes take less CPU"),
     ),
     *overridden(f"{_SQS}:Transport", f"{_OURS}:Transport", ("Channel", "makes our channel")),
     *overridden(
