@@ -30,10 +30,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def new_process() -> ProcessPoolExecutor:
+    """Return an executor with one new process, which exits with the context."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
 def fresh(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function in a new process, which then exits."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *args, **kwargs).result()
+    with new_process() as process:
+        return process.submit(function, *args, **kwargs).result()
 
 
 def events_of(folder: Path, size: int, shape: str) -> Path:
@@ -96,9 +101,11 @@ def events_in(journal: Path, out: Path) -> Path:
 
 
 def each_of_spark(events: Path, out: Path) -> dict[str, float]:
-    """Make the tables of a warehouse's events, one after another. Return the seconds of each."""
-    with _Session() as spark:
-        return dict(jobs.make_each(spark, events, out))
+    """Make the tables of a warehouse's events, one after another. Return the seconds of each.
+
+    The session stays open for further calls in this process.
+    """
+    return dict(jobs.make_each(new_session("benchmark"), events, out))
 
 
 def each_with_cpu(events: Path, out: Path) -> dict[str, tuple[float, dict[str, float]]]:
