@@ -21,6 +21,10 @@ _ENVIRONMENT = {
     "no_grpc_proxy": "127.0.0.1",
 }
 
+#: PySpark notes the caller of each of its functions, for messages of Spark that Sail does not have.
+#: That searches for IPython three thousand times in a report, which takes a tenth of its time.
+_DEBUGGING = "spark.python.sql.dataFrameDebugging.enabled"
+
 #: A server stops when nothing refers to it.
 _servers: list[object] = []
 
@@ -60,6 +64,7 @@ def new_session(name: str, source: str | None = None) -> SparkSession:
         return (
             SparkSession.builder.remote(f"sc://{host}:{port}")
             .config("spark.sql.session.timeZone", "UTC")
+            .config(_DEBUGGING, "false")
             .getOrCreate()
         )
     except (ImportError, PySparkException) as error:
