@@ -18,9 +18,9 @@ def make_deletes_direct(client: Any) -> None:
 
     boto3 repeats a direct call that fails, so errors are those of boto3, after its retries.
 
-    boto3's newer retry modes count calls that succeed, and would not see direct ones. The mode
-    "adaptive" would throttle for good, and "standard" would stop to retry. There, boto3 makes all
-    calls.
+    boto3's newer retry modes count calls that succeed, and would not see direct ones: after some
+    failures, "adaptive" would slow all calls down for good, and "standard" would no longer retry.
+    In these modes boto3 makes all calls.
 
     Only for clients to which no one else has added event handlers, see `allow_direct_calls`.
     """
