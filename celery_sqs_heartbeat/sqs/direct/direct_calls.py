@@ -96,13 +96,11 @@ class DirectCalls:
     ) -> Any:
         """Make a call, see `make_call`."""
         key = (operation, params["QueueUrl"])
-        try:
-            # Another thread may remove it at any time.
-            pattern = self._patterns[key]
-        except KeyError:
-            return self._watch(client, key, params, by_boto3)
+        # Another thread may add or remove it at any time.
+        pattern = self._patterns.get(key)
         if pattern is None:
-            return by_boto3(**params)
+            has_none = key in self._patterns
+            return by_boto3(**params) if has_none else self._watch(client, key, params, by_boto3)
         try:
             answer = _send(client, operation, pattern, params)
         except PatternChanged:
