@@ -14,18 +14,22 @@ CHANGE = "ChangeMessageVisibilityBatch"
 
 
 def publish(desk: ChannelHarness, body: str, *, due_in: float) -> None:
-    eta = (datetime.now(timezone.utc) + timedelta(seconds=due_in)).isoformat()
-    headers = {"task": "t", "id": body, "eta": eta}
+    headers = {"task": "t", "id": body, "eta": (now() + timedelta(seconds=due_in)).isoformat()}
     desk.connection.Producer().publish({"body": body}, routing_key=desk.name, headers=headers)
 
 
-def test_messages_that_are_due_later_take_no_slot_and_return_when_they_are_due(
+def now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def test_messages_that_are_due_later_are_released_until_then_and_take_no_slot(
     new_desk: Callable[..., ChannelHarness],  # noqa: F811
 ) -> None:
-    desk = new_desk(hold_eta=1)
+    desk = new_desk(hold_eta=600)
+    began = now()
     for number in range(5):
-        publish(desk, f"late {number}", due_in=4.5)
-    publish(desk, "soon", due_in=0.5)
+        publish(desk, f"late {number}", due_in=3600)
+    publish(desk, "soon", due_in=300)
     taken: list[Any] = []
     desk.consume(taken.append)
     desk.drain_polls()
@@ -33,10 +37,34 @@ def test_messages_that_are_due_later_take_no_slot_and_return_when_they_are_due(
     wait_until(lambda: len(desk.keeper) == 1)
     assert len(slots_taken(desk.channel)) == 1
     asked = [e["VisibilityTimeout"] for call in desk.proxy.calls(CHANGE) for e in call.entries]
-    # Delays are rounded down: a message may arrive a little early, and is then held, but not late.
-    # The same call may extend the lease on the other message.
-    assert all(1 <= each <= 4 for each in asked if each != 30)
-    desk.drain_until(lambda: len(taken) == 6)
+    # The same call may extend the lease on the other message, to 30 s.
+    delays = [each for each in asked if each != 30]
+    assert len(delays) == 5
+    # All of the time that is left, rounded down: no message may return late.
+    assert max(delays) < 3600
+    assert min(delays) >= 3600 - (now() - began).total_seconds() - 1
+    taken[0].ack()
+    assert desk.keeper.flush(PATIENCE)
+    assert desk.counts() == (0, 5)
+
+
+def test_messages_that_are_due_later_return_when_they_are_due(
+    new_desk: Callable[..., ChannelHarness],  # noqa: F811
+) -> None:
+    desk = new_desk(hold_eta=1)
+    for number in range(5):
+        publish(desk, f"late {number}", due_in=3.5)
+    taken: list[Any] = []
+    waits: list[timedelta] = []
+
+    def take(message: Any) -> None:
+        waits.append(datetime.fromisoformat(message.headers["eta"]) - now())
+        taken.append(message)
+
+    desk.consume(take)
+    desk.drain_until(lambda: len(taken) == 5)
+    # A message may return a little early, and is then held.
+    assert max(waits) <= timedelta(seconds=1)
     for message in taken:
         message.ack()
     assert desk.keeper.flush(PATIENCE)
