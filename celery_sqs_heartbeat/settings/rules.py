@@ -124,6 +124,10 @@ class Settings:
     queues: Mapping[str, Rules] = field(default_factory=dict)
     tasks: Mapping[str, Rules] = field(default_factory=dict)
 
+    def has_inline_acks(self) -> bool:
+        """Return whether kombu deletes the messages of any queue."""
+        return any(rules.ack == "inline" for rules in (self.rules, *self.queues.values()))
+
     def for_queue(self, queue: str) -> Rules:
         """Return the rules of a queue, by the name that Celery uses."""
         return self.rules.under(self.queues.get(queue))

@@ -160,6 +160,24 @@ def test_kombu_makes_the_clients_of_our_channel() -> None:
     assert Channel.new_sqs_client is SQS.Channel.new_sqs_client
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_direct"),
+    [
+        ({}, False),
+        ({"ack": "batched", "queues": {"other": {"ack": "batched"}}}, False),
+        ({"ack": "inline"}, True),
+        ({"queues": {"other": {"ack": "inline"}}}, True),
+    ],
+)
+def test_only_inline_acks_change_the_deletes_of_a_client(
+    new_desk: Callable[..., ChannelHarness], settings: dict[str, Any], is_direct: bool
+) -> None:
+    client = new_desk(
+        options={"client-config": {"retries": {"mode": "legacy"}}}, **settings
+    ).channel.sqs()
+    assert ("delete_message" in vars(client)) is is_direct
+
+
 @pytest.mark.oldest
 def test_an_inline_delete_is_direct_and_boto3_repeats_one_that_fails(
     new_desk: Callable[..., ChannelHarness],
