@@ -48,7 +48,7 @@ def polls_in_vain(scene: Scene, due: float) -> list[Call]:
 
 
 def assert_in_time(scene: Scene, due: tuple[float, float]) -> None:
-    """Check that no task started before its time, and that no poll after it was in vain."""
+    """Check that no task started before its time, and that each poll after it received some."""
     earliest, latest = due
     assert all(note.at > earliest - 0.1 for note in scene.notes("start"))
     assert polls_in_vain(scene, latest) == []
