@@ -114,15 +114,19 @@ class SharedSqs:
     def _receive(self, request: Request) -> Answer:
         answer = self.sqs.call("ReceiveMessage", request)
         queue = self.sqs.queue(request["QueueUrl"])
-        # On the moved clock, so a jump past the deadline ends the poll, too.
         wait = request.get("WaitTimeSeconds")
-        deadline = self._now() + int(queue.options.wait if wait is None else wait)
+        seconds = int(queue.options.wait if wait is None else wait)
+        # On the moved clock, so a jump past the deadline ends the poll, too.
+        deadline, ends_at = self._now() + seconds, time.monotonic() + seconds
         while not answer and (now := self._now()) < deadline:
             # Wait until something happens to a message, or time alone makes one visible.
             ahead = (m.visible_at for m in queue.messages.values() if m.visible_at > now)
             self._changed.wait(min([*ahead, deadline]) - now)
             if self._is_closed:
                 raise ConnectionLost
+            if time.monotonic() >= ends_at:
+                # The machine stalled. What is visible by now may have become so after the end.
+                break
             count = len(queue.messages)
             answer = self.sqs.perform("ReceiveMessage", request)
             if len(queue.messages) < count:

@@ -60,7 +60,9 @@ def test_a_task_that_releases_its_message_gets_it_after_the_delay_and_has_not_fa
     assert log.count("released its message for 1 s") == 1
     # Neither a failure nor a retry, though the task has `autoretry_for=(Exception,)`.
     assert "Traceback" not in log
-    assert "WARNING/" not in log.partition("ready.")[2]
+    warnings = [line for line in log.partition("ready.")[2].splitlines() if "WARNING/" in line]
+    # A busy machine may stall the worker.
+    assert [line for line in warnings if "the process did not run for" not in line] == []
     assert "ERROR" not in log
     assert "retry" not in log.partition("ready.")[2]
 
