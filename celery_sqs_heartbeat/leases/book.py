@@ -160,6 +160,13 @@ class LeaseBook:
             self._release_stopped(now)
         return lease is not None
 
+    def note_ack(self, receipt_handle: str, now: float) -> bool:
+        """Forget a message that someone else deletes: its task has succeeded. False if unknown."""
+        lease = self._register.get(receipt_handle)
+        if lease is not None:
+            self._register.finished.add(lease.key)
+        return self.let_expire(receipt_handle, now)
+
     def disown(self, receipt_handle: str, now: float) -> bool:
         """Give the message up: make no more calls for it. False if unknown.
 

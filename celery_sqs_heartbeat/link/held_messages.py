@@ -164,11 +164,14 @@ class HeldMessages:
     ) -> tuple[HeldMessage | None, list[HeldMessage]]:
         """Forget a message that kombu deletes, and show its keeper that in the table.
 
-        Return the message, if it was known, and the messages to release.
+        Its task has succeeded: if it is received again, the keeper deletes it. Return the message,
+        if it was known, and the messages to release.
         """
         held, behind = self.let_expire(receipt_handle, now)
-        if held is not None and held.place is not None:
-            self._places.note_ack(held.lease.handles[0], held.place)
+        if held is not None:
+            self._finished.add(held.lease.key)
+            if held.place is not None:
+                self._places.note_ack(held.lease.handles[0], held.place)
         return held, behind
 
     def disown(

@@ -68,7 +68,8 @@ REFERENCE: Mapping[str, Entry] = {
     ),
     "ack": Entry(
         '`"batched"`',
-        'the keeper deletes messages in batches; or `"inline"`: kombu\'s own blocking delete',
+        'the keeper deletes messages in batches; or `"inline"`: kombu\'s own blocking delete. '
+        "If that fails, the task may run again",
     ),
     "fifo": Entry(
         '`"strict"`',

@@ -202,6 +202,23 @@ def test_an_inline_delete_is_direct_and_boto3_repeats_one_that_fails(
     assert desk.counts() == (0, 0)
 
 
+def test_a_message_that_was_acked_inline_is_not_run_again_by_its_worker(
+    new_desk: Callable[..., ChannelHarness],
+) -> None:
+    desk = new_desk(ack="inline")
+    received: list[Any] = []
+    desk.consume(received.append)
+    desk.publish("a")
+    desk.drain_until(lambda: received)
+    desk.proxy.rule("DeleteMessage", fail())
+    received[0].ack()
+    desk.make_visible(received[0])
+    desk.drain_until(lambda: len(desk.batches()) == 2)
+    assert desk.keeper.flush(PATIENCE)
+    assert desk.counts() == (0, 0)
+    assert len(received) == 1
+
+
 def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -> None:
     desk.publish("a", "b", "c")
     held: list[int] = []

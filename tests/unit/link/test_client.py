@@ -141,6 +141,15 @@ def test_starts_and_acks_are_sent_with_the_next_message(
     assert unsent.kinds() == ["started", "drop", "received"]
 
 
+def test_a_message_that_returns_after_its_ack_is_finished(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    assert keeper.note_ack("m-1")
+    assert worker.get(count=2) is ReceivedAs.FINISHED
+    assert keeper.ending == 1
+
+
 def test_acks_are_sent_by_a_push_and_when_there_are_many(
     worker: Worker, keeper: LinkedKeeper, unsent: Unsent
 ) -> None:
@@ -200,13 +209,15 @@ def test_the_ack_of_a_message_that_is_being_released_is_sent_at_once(
 def test_a_lease_that_begins_with_the_handle_of_an_acked_one_is_kept(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
-    for _ in range(2):
-        worker.get()
+    def get(message: str) -> None:
+        worker.receive(QUEUE, message_of(message, "handle", 1), TERMS, 30, 0)
         worker.deliver()
-        assert keeper.note_ack("m-1")
+
+    for message in ("m", "n"):
+        get(message)
+        assert keeper.note_ack("handle")
         worker.deliver()
-    worker.get()
-    worker.deliver()
+    get("o")
     worker.clock.advance(21)
     assert worker.step() == ["extend"]
 
