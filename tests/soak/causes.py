@@ -14,6 +14,7 @@ from tests.soak.delays import PAUSE_PART, failure_delay
 from tests.soak.delivery import Delivery, Run
 from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import next_keeper_could_keep, should_have_been_released
+from tests.soak.inline_acks import why_undeleted
 from tests.soak.latecomers import came_late
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.overtaken import why_released_late
@@ -60,6 +61,8 @@ def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause |
 def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     if why := _why_hidden_for_as_long(delivery, history):
         return why
+    if why := why_undeleted(delivery, history):
+        return why
     if why := why_cut_short(delivery) or why_unread(delivery, history):
         return why
     if why := why_set_aside(delivery, history) or why_left_to_its_timeout(delivery, history):
@@ -97,7 +100,7 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         until = min(delivery.visible_at, history.info.ended)
         # A worker in shutdown looks for its pool's results once a second.
         grace = GRACE + RESULT_SECONDS * bool(history.stops(run.ended))
-        unread = [*both, *history.asleep]
+        unread = [*both, *history.asleep, *(history.waiting if history.info.acks_inline else ())]
         if free(max(run.ended, delivery.receive.done), until, unread) > grace:
             return None
     if next_keeper_could_keep(delivery, history, due, end, blocks):

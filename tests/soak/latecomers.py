@@ -38,7 +38,7 @@ def note_waits(messages: Iterable[Message], histories: dict[str, WorkerHistory])
             why = Cause(UNREAD, "its worker waited for the extension of a late message")
             start = _read_at(delivery, history)
             end = start + max(LEAST_WAIT, delivery.queue.threshold)
-            history.confirming.append(
+            history.waiting.append(
                 Block(why=why, start=start, end=end, message_id=delivery.message_id)
             )
 

@@ -44,10 +44,11 @@ class Link:
             operation=operation,
             queue=str(body["QueueUrl"]).rsplit("/", 1)[-1],
             started=time.monotonic(),
+            is_batch="Entries" in body,
             entries=_asked(operation, body),
         )
         effect: Effect = lambda body, forward: forward(body)  # noqa: E731
-        if self._weather and (drawn := self._weather.draw(self._worker, operation, call.queue)):
+        if self._weather and (drawn := self._weather.draw(call)):
             call.fault, effect = drawn
         if operation != RECEIVE:
             self._calls.append(call)

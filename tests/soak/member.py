@@ -26,9 +26,14 @@ PREFETCH_MULTIPLIERS = [0, 1, 1, 2, 2, 4, 4]
 #: With "adaptive", botocore pauses before calls unless the product prevents it. Without a timeout,
 #: it waits for an answer indefinitely.
 RETRY_MODES = ["standard", "standard", "adaptive"]
+#: In the mode "legacy", inline deletes follow boto3's pattern. In the others, boto3 makes them.
+INLINE_RETRY_MODES = ["legacy", "legacy", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The fraction of workers with threads whose pool is ordered to grow, which Celery's cannot do.
 BREAKING = 0.15
+#: The fraction of these workers that ack inline. The audit knows what their main process waits for.
+INLINE = 0.3
+INLINE_POOLS = ["prefork", "threads"]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -110,7 +115,9 @@ def start_member(
     threads = ["--autoscale=6,2"] if breaks else ["-c", str(concurrency)]
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])
     arguments = ["-P", pool, *threads, "-Q", ",".join(queues)]
-    retry_mode = chance.choice(RETRY_MODES)
+    acks_inline = pool in INLINE_POOLS and chance.random() < INLINE
+    conf["sqs_heartbeat_ack"] = "inline" if acks_inline else "batched"
+    retry_mode = chance.choice(INLINE_RETRY_MODES if acks_inline else RETRY_MODES)
     break_file = folder / f"break-{name}"
     link.proxy.start()
     process = launch(
@@ -134,6 +141,7 @@ def start_member(
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
         on_lost=conf["sqs_heartbeat_on_lost"],
         breaks=breaks,
+        acks_inline=acks_inline,
         log=str(folder / f"{name}-1.log"),
         settings=" ".join(
             [f"AWS_RETRY_MODE={retry_mode}", *arguments, *(f"{k}={v}" for k, v in conf.items())]

@@ -23,7 +23,7 @@ def why_unread(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     blocks = [
         *history.still,
         *history.deaf,
-        *_confirming(delivery, history),
+        *_waiting(delivery, history),
         *_after_disconnects(delivery, history),
         *ends,
     ]
@@ -124,16 +124,16 @@ def before_its_answer_was_read(delivery: Delivery, history: WorkerHistory) -> li
     ]
     waited = [
         Block(why=block.why, start=block.start, end=min(block.end, first))
-        for block in _confirming(delivery, history)
+        for block in _waiting(delivery, history)
         if block.start < first and block.end > answered
     ]
     return [*waits, *stopped, *waited]
 
 
-def _confirming(delivery: Delivery, history: WorkerHistory) -> list[Block]:
-    """Return when its worker waited for the extension of a message from another answer."""
+def _waiting(delivery: Delivery, history: WorkerHistory) -> list[Block]:
+    """Return when its worker waited for a call for a message from another answer."""
     own = {entry.message_id for entry in delivery.receive.entries}
-    return [block for block in history.confirming if block.message_id not in own]
+    return [block for block in history.waiting if block.message_id not in own]
 
 
 def _tasks_before_reading(delivery: Delivery, history: WorkerHistory) -> list[Block]:

@@ -99,11 +99,20 @@ class Story:
         return self._call(CHANGE, worker, at, entry, fault)
 
     def delete(
-        self, worker: str, count: int, at: float, *, fails: bool = False, fault: str = "500"
+        self,
+        worker: str,
+        count: int,
+        at: float,
+        *,
+        fails: bool = False,
+        fault: str = "500",
+        inline: bool = False,
     ) -> Story:
-        """A worker deletes the message."""
+        """A worker deletes the message, by its keeper or inline."""
         entry = Entry(handle=f"h{count}", done=not fails, told=not fails)
-        return self._call(DELETE, worker, at, entry, fault)
+        self._call(DELETE, worker, at, entry, fault)
+        self.records.calls[-1].is_batch = not inline
+        return self
 
     def run(
         self,
@@ -235,6 +244,12 @@ class Story:
         """A worker is configured to start no task whose lease has expired."""
         self._add_worker(worker)
         self.records.workers[worker].on_lost = "revoke"
+        return self
+
+    def acks_inline(self, worker: str) -> Story:
+        """A worker is configured to ack inline."""
+        self._add_worker(worker)
+        self.records.workers[worker].acks_inline = True
         return self
 
     def breaks(self, worker: str) -> Story:

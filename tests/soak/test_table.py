@@ -28,6 +28,7 @@ from tests.soak.test_causes import (
     waiting,
 )
 from tests.soak.test_groups import stopped
+from tests.soak.test_inline_acks import failed
 from tests.soak.test_keeper_causes import cut, short_lived
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,7 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.STARVED: lambda: expired().harm("starved", "a", 5.1, 7.0),
     table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
     table.REFUSED: refused,
+    table.ACK_FAILED: failed,
     table.UNREAD: lambda: read_late(0.5, 6.0),
     table.LEFT_TO_TIMEOUT: lambda: extended_and_failed(6.95, 8.0),
     table.DELAYED: lambda: released_late(paused_until=9.6),

@@ -44,7 +44,8 @@ class WorkerHistory:
         tasks: When it was in a task and could read nothing, because it has no pool.
         deaf: When it read no answers to its receives, apart from its blocks and disconnects.
         asleep: When it read no results of its pool, apart from its blocks.
-        confirming: When it read nothing because it waited for the extension of a late message.
+        waiting: When it read nothing because it waited for a call: for the extension of a late
+            message, or for an inline delete.
         unrepeated: Messages whose release is not tried again, according to its log.
         disconnects: When it lost its connection.
         lost_of_batches: When it held messages of batches that it lost before the batch started,
@@ -59,7 +60,7 @@ class WorkerHistory:
     tasks: list[Block] = field(default_factory=list)
     deaf: list[Block] = field(default_factory=list)
     asleep: list[Block] = field(default_factory=list)
-    confirming: list[Block] = field(default_factory=list)
+    waiting: list[Block] = field(default_factory=list)
     unrepeated: set[str] = field(default_factory=set)
     disconnects: list[float] = field(default_factory=list)
     lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)
