@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -119,7 +120,11 @@ def test_each_task_of_a_queue_is_held_for_as_long_as_its_own_setting_says(
     scene.proxy.wait_for(CHANGE)
     scene.wait_until(lambda: leases(scene) == 1)
     # The other may be extended in the same call, for ten minutes.
-    assert 890 < max(timeouts_asked(scene)) < 900
+    assert 800 < max(timeouts_asked(scene)) < 900
     assert scene.counts() == (0, 2)
-    # It is not extended, and would be visible again then.
-    worker.wait_for_log("is due in 900 s and may be held for 600 s")
+    # It is not extended, and would be visible again then. Each second that a busy machine takes
+    # until the decision is missing from both.
+    worker.wait_for_log("may be held for")
+    due, held = re.findall(r"is due in (\d+) s and may be held for (\d+) s", worker.logs())[0]
+    assert 800 < int(due) <= 900
+    assert 500 < int(held) <= 600
