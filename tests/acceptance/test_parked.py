@@ -33,8 +33,8 @@ def wait_until_parked(scene: Scene, count: int = 1) -> None:
     scene.wait_until(lambda: sum(2 <= each <= COUNTDOWN for each in timeouts_asked(scene)) >= count)
 
 
-def polls_in_vain(scene: Scene, due: float) -> list[Call]:
-    """Return the polls that received nothing although the parked messages were due."""
+def late_polls(scene: Scene, due: float) -> list[Call]:
+    """Return the empty polls that began when the parked messages were due, before they ran."""
     # A server that is slow to answer a release hides the message for so much longer.
     visible = due + max(
         (call.answered_at or call.started_at) - call.started_at for call in scene.calls(CHANGE)
@@ -49,10 +49,10 @@ def polls_in_vain(scene: Scene, due: float) -> list[Call]:
 
 
 def assert_in_time(scene: Scene, due: tuple[float, float]) -> None:
-    """Check that no task started before its time, and that each poll after it received some."""
+    """Check that no task started before its time, and that the first poll after it received it."""
     earliest, latest = due
     assert all(note.at > earliest - 0.1 for note in scene.notes("start"))
-    assert polls_in_vain(scene, latest) == []
+    assert late_polls(scene, latest) == []
 
 
 def test_a_parked_task_is_not_held_and_starts_within_one_poll_of_its_time(
@@ -114,17 +114,20 @@ def test_each_task_of_a_queue_is_held_for_as_long_as_its_own_setting_says(
 ) -> None:
     scene = new_scene(attributes=LONG)
     conf = {"imports": [MODULE], "sqs_heartbeat_queues": {scene.name: {"hold_eta": 600}}}
+    # A lease begins with its poll, and that may have begun before the message was sent.
+    began = time.monotonic()
     worker = scene.worker("-c", "1", conf=conf)
     scene.send("work", "held", countdown=300)
     scene.send("unleased", "parked", countdown=900)
     scene.proxy.wait_for(CHANGE)
     scene.wait_until(lambda: leases(scene) == 1)
+    # It was decided within this time, which is missing from all figures. They are rounded.
+    took = time.monotonic() - began + 1
     # The other may be extended in the same call, for ten minutes.
-    assert 800 < max(timeouts_asked(scene)) < 900
+    assert 900 - took < max(timeouts_asked(scene)) < 900
     assert scene.counts() == (0, 2)
-    # It is not extended, and would be visible again then. Each second that a busy machine takes
-    # until the decision is missing from both.
+    # It is not extended, and would be visible again then.
     worker.wait_for_log("may be held for")
     due, held = re.findall(r"is due in (\d+) s and may be held for (\d+) s", worker.logs())[0]
-    assert 800 < int(due) <= 900
-    assert 500 < int(held) <= 600
+    assert 900 - took < int(due) <= 900
+    assert 600 - took < int(held) <= 600

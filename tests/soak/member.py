@@ -31,9 +31,9 @@ INLINE_RETRY_MODES = ["legacy", "legacy", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The fraction of workers with threads whose pool is ordered to grow, which Celery's cannot do.
 BREAKING = 0.15
-#: The fraction of these workers that ack inline. The audit knows what their main process waits for.
-INLINE = 0.3
-INLINE_POOLS = ["prefork", "threads"]
+#: The pools whose workers may ack inline, and the fraction that does. The audit knows what the main
+#: processes of these pools wait for.
+INLINE_POOLS, INLINE = ["prefork", "threads"], 0.3
 
 
 @dataclass(eq=False, kw_only=True)
