@@ -16,6 +16,7 @@ from tests.running.costs import Cost, show, take_over
 from tests.running.group import run_group
 from tests.running.hardship import load, quota
 from tests.running.repeating import repeat
+from tests.running.stalls import stalls
 
 #: The folder with the costs of the last runs, unless COSTS names another one.
 FOLDER = Path(os.environ.get("COSTS", "build/costs"))
@@ -56,14 +57,27 @@ def costs(groups: tuple[str, ...]) -> None:
     help="Of all cores; 0.5 is half.",
 )
 @click.option(
+    "--stalls",
+    "longest",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Stop all processes for random times of up to SECONDS, half of the time.",
+)
+@click.option(
     "--logs", type=click.Path(path_type=Path), default=Path("build/repeated"), show_default=True
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def repeat_command(
-    times: int, busy: int, share: float | None, logs: Path, command: tuple[str, ...]
+    times: int,
+    busy: int,
+    share: float | None,
+    longest: float,
+    logs: Path,
+    command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND repeatedly, beside other processes or with only a part of the CPU."""
-    with load(busy), quota(share):
+    """Run COMMAND repeatedly: beside other processes, with a part of the CPU, or with stalls."""
+    with load(busy), quota(share), stalls(longest):
         failures = repeat(list(command), times, logs, click.echo)
     click.echo(f"{failures} of {times} failed")
     sys.exit(bool(failures))

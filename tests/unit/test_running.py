@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.running.costs import Cost, read, show, take_over
 from tests.support.markdown import ROOT
+from tests.support.waiting import wait_until
 
 #: An orphan that uses half a second of CPU.
 ORPHAN = """
@@ -112,3 +114,42 @@ def test_a_quota_limits_the_command_or_says_what_it_needs(tmp_path: Path) -> Non
     else:
         share = 0.2 / (time.monotonic() - began)
         assert share < 0.1 * (os.cpu_count() or 1)
+
+
+def test_stalls_stop_a_command_and_continue_it(tmp_path: Path) -> None:
+    arguments = ["repeat", "--times", "1", "--stalls", "0.2", "--logs", str(tmp_path)]
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    command = [sys.executable, "-m", "tests.running", *arguments, *sleep]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        wait_until(psutil.Process(process.pid).children)
+        (stalled,) = psutil.Process(process.pid).children()
+        for state in [psutil.STATUS_STOPPED, psutil.STATUS_SLEEPING] * 3:
+            wait_until(lambda state=state: stalled.status() == state)
+        stalled.kill()
+    assert process.returncode == 1
+
+
+#: Prints the state of a child that it has stopped itself, after three stalls of another one.
+STOPPED_BEFORE = """
+import psutil, sys
+from tests.running.stalls import stalls
+from tests.support.waiting import wait_until
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+stalled, stopped = psutil.Popen(sleep), psutil.Popen(sleep)
+stopped.suspend()
+wait_until(lambda: stopped.status() == "stopped")
+with stalls(0.2):
+    for state in ["stopped", "sleeping"] * 3:
+        wait_until(lambda: stalled.status() == state)
+print(stopped.status())
+for child in (stalled, stopped):
+    child.kill()
+    child.wait()
+"""
+
+
+def test_stalls_do_not_continue_a_process_that_was_stopped_before() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_BEFORE], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("stopped\n", "")

@@ -1,0 +1,71 @@
+"""Stops all processes of a run again and again, as a busy host does to a virtual machine.
+
+A test that relies on a time limit fails in such a run, and an idle machine hides it. On a busy one
+(`load`, `quota`) everything becomes slower, but nothing stops for seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+from collections.abc import Iterator
+
+import psutil
+
+
+@contextlib.contextmanager
+def stalls(longest: float) -> Iterator[None]:
+    """Stop this process's descendants for random times, which add up to half of the run.
+
+    A process that a test has stopped itself stays stopped.
+
+    Args:
+        longest: The longest stall in seconds, and the longest time between two; 0 for no stalls.
+    """
+    ended = threading.Event()
+    thread = threading.Thread(target=_stall_until, args=(ended, longest), daemon=True)
+    if longest:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if longest:
+            thread.join()
+
+
+def _stall_until(ended: threading.Event, longest: float) -> None:
+    while not ended.wait(random.uniform(0, longest)):
+        stopped = _stop_all()
+        ended.wait(random.uniform(0, longest))
+        for process in stopped:
+            _send(process, signal.SIGCONT)
+
+
+def _stop_all() -> list[psutil.Process]:
+    """Stop all descendants, and return those that were running.
+
+    Those that were started meanwhile are stopped, too: a stopped process starts no others, so this
+    ends.
+    """
+    seen: set[psutil.Process] = set()
+    stopped: list[psutil.Process] = []
+    while new := set(psutil.Process().children(recursive=True)) - seen:
+        seen |= new
+        stopped += [process for process in new if _runs(process) and _send(process, signal.SIGSTOP)]
+    return stopped
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    return False
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+        return True
+    return False
