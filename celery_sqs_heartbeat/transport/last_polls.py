@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll import READ_GRACE, Poll
 from celery_sqs_heartbeat.transport.poll_sending import is_polls
 from celery_sqs_heartbeat.transport.uninterrupted_curl import unguarded
 
@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 #: How long the end of a worker may wait for its last polls, in seconds: the longest poll of SQS
 #: (SQS API reference, ReceiveMessage), and a moment to release the messages it returns.
 LAST_POLLS_SECONDS = 22.0
-#: How late an answer may be read on a busy machine, in seconds.
-_READ_GRACE = 1.5
 #: How often the handles are checked while curl has nothing to wait for, in seconds.
 _LOOK_SECONDS = 0.05
 #: How long curl waits for something to read, in seconds.
@@ -106,7 +104,7 @@ class LastPolls:
 
     def wait(self, limit: float = LAST_POLLS_SECONDS) -> None:
         """Return when the polls are answered, or after `limit` seconds at the latest."""
-        left = self._ends_at + _READ_GRACE - clock.now()
+        left = max(0.0, self._ends_at - clock.now()) + READ_GRACE
         if not self._has_ended.wait(min(limit, left)) and self._multi is not None:
             logger.warning(
                 "sqs-heartbeat: a poll that was open when the shutdown began is not answered "

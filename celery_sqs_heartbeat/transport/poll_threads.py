@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable
 from weakref import WeakSet
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll import READ_GRACE, Poll
 
 #: Their name.
 POLL_THREAD = "sqs-heartbeat-poll"
-#: How late an answer may be read on a busy machine, in seconds.
-_READ_GRACE = 1.5
 
 
 class PollThreads:
@@ -37,6 +35,7 @@ class PollThreads:
         Args:
             polls: The worker's open polls.
         """
-        until = max((poll.ends_at + _READ_GRACE for poll in polls), default=0.0)
+        now = clock.now()
+        until = max((max(now, poll.ends_at) + READ_GRACE for poll in polls), default=now)
         for thread in tuple(self._threads):
             thread.join(max(0.0, until - clock.now()))

@@ -19,7 +19,7 @@ from celery.exceptions import Reject, Retry
 from celery_sqs_heartbeat import current_lease, install
 from tests.acceptance.losing import LosesConnection
 from tests.acceptance.scene import StartWorker
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import ProcessWorker
 
 MODULE = __name__
@@ -52,10 +52,14 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
     Args:
         seconds: How long it takes.
         first: What it does the first time: "fail", "reject", "retry" or another way to retry, see
-            `_retry`, or nothing.
+            `_retry`, or nothing. "hold": it waits for `Orders.let_end`, each time.
     """
     _note(group, number, "start")
     time.sleep(seconds)
+    if first == "hold":
+        while not _held(os.environ["ORDERED_LEDGER"], group, number).exists():
+            time.sleep(0.05)
+        first = ""
     if first and _is_first(group, number):
         _note(group, number, first)
         if first == "fail":
@@ -96,6 +100,10 @@ def _note(group: str, number: int, what: str) -> None:
     line = f"{group} {number} {what} {name} {at}\n"
     with open(os.environ["ORDERED_LEDGER"], "a") as ledger:
         ledger.write(line)
+
+
+def _held(ledger: str, group: str, number: int) -> Path:
+    return Path(f"{ledger}.{group}.{number}.end")
 
 
 def _is_first(group: str, number: int) -> bool:
@@ -211,6 +219,10 @@ class Orders:
         worker.wait_for_log("ready.")
         return worker
 
+    def let_end(self, group: str, number: int) -> None:
+        """Let a step that holds end."""
+        _held(str(self.ledger), group, number).touch()
+
     def two_workers(self, *args: str, **conf: Any) -> None:
         """Start two workers, as `worker` does."""
         for name in ("w1", "w2"):
@@ -237,7 +249,7 @@ class Orders:
                 ends.setdefault(line.group, []).append(line.number)
         return ends
 
-    def wait_for_ends(self, count: int, timeout: float = 60.0) -> None:
+    def wait_for_ends(self, count: int, timeout: float = PATIENCE) -> None:
         """Return once so many different steps have succeeded."""
         wait_until(
             lambda: sum(len(set(ends)) for ends in self.ends().values()) >= count,
@@ -249,15 +261,16 @@ class Orders:
         """Return once there are so many lines in the ledger."""
         wait_until(lambda: len(self.lines()) >= count)
 
-    def wait_until_empty(self, timeout: float = 60.0) -> None:
-        """Return once nothing is left in the queue."""
+    def counts(self) -> tuple[int, int]:
+        """Return how many messages are visible and how many in flight."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        counts = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+        visible, in_flight = (int(counts["Attributes"][name]) for name in names)
+        return visible, in_flight
 
-        def is_empty() -> bool:
-            counts = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
-            return all(counts["Attributes"][name] == "0" for name in names)
-
-        wait_until(is_empty, timeout)
+    def wait_until_empty(self) -> None:
+        """Return once nothing is left in the queue."""
+        wait_until(lambda: self.counts() == (0, 0))
 
 
 def overlaps(lines: Iterable[Line]) -> list[str]:

@@ -56,12 +56,6 @@ if "PROJ_QUIT" in os.environ:
 
     quit_during(os.environ["PROJ_QUIT_DURING"], Path(os.environ["PROJ_QUIT"]))
 
-if "PROJ_STALL" in os.environ:
-    # For how long the event loop stalls when a task is received, in seconds.
-    signals.task_received.connect(
-        lambda **_: time.sleep(float(os.environ["PROJ_STALL"])), weak=False
-    )
-
 
 def note(what: str, key: str) -> None:
     line = json.dumps({"what": what, "key": key, "at": time.monotonic(), "pid": os.getpid()})
@@ -87,9 +81,14 @@ def wait_to_end(key: str) -> None:
         time.sleep(0.02)
 
 
+if "PROJ_STALL" in os.environ:
+    # The event loop stalls when a task is received, until the test lets this key end.
+    signals.task_received.connect(lambda **_: wait_to_end(os.environ["PROJ_STALL"]), weak=False)
+
+
 @signals.worker_ready.connect
 def note_stalls(**_: Any) -> None:
-    """Write down when the main process, the keeper's, stalled."""
+    """Write down when the main process stalled."""
     if "PROJ_LEDGER" in os.environ:
         StallWatch(lambda stall: note("stall", str(stall.seconds))).start()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import LONG, Scene
 from tests.support.recording import Call
 from tests.support.releases import CHANGE, confirmed
 
@@ -92,12 +92,14 @@ def wait_for_extensions(scene: Scene, count: int, *, since: float, messages: int
 
 
 def released(scene: Scene) -> int:
-    """Return how many messages such calls released."""
-    return sum(
-        entry["VisibilityTimeout"] <= DEAD_POLL
+    """Return how many messages such calls released. A call that was slow may have been repeated."""
+    handles = {
+        entry["ReceiptHandle"]
         for call in release_calls(scene)
         for entry in call.entries
-    )
+        if entry["VisibilityTimeout"] <= DEAD_POLL
+    }
+    return len(handles)
 
 
 def timeouts_asked(scene: Scene) -> list[int]:
@@ -105,6 +107,31 @@ def timeouts_asked(scene: Scene) -> list[int]:
     return [
         entry["VisibilityTimeout"] for call in _of_queue(scene, CHANGE) for entry in call.entries
     ]
+
+
+def assert_released_for(scene: Scene, *delays: int, skip: int = 0) -> None:
+    """Assert for how long the first releases hid their messages: for the rest of these delays.
+
+    A release is for less than its delay by the time since the task ended, which is a second or more
+    on a busy machine. The queue has a timeout of `LONG`, and one task after the other runs.
+
+    Args:
+        delays: In seconds.
+        skip: How many runs and releases to leave out, from the first one.
+    """
+    releases = [
+        (entry["VisibilityTimeout"], call.forwarded_at or call.started_at)
+        for call in _of_queue(scene, CHANGE)
+        for entry in call.entries
+        if entry["VisibilityTimeout"] != int(LONG["VisibilityTimeout"])
+    ]
+    starts = [note.at for note in scene.notes("start")]
+    end = skip + len(delays)
+    assert len(starts) >= len(delays)
+    for delay, start, (timeout, at) in zip(
+        delays, starts[skip:end], releases[skip:end], strict=True
+    ):
+        assert delay - (at - start) <= timeout <= delay, releases
 
 
 def extensions(scene: Scene) -> Counter[str]:

@@ -25,8 +25,9 @@ LONG = {"VisibilityTimeout": "600"}
 STEADY = {"VisibilityTimeout": "20"}
 #: ... with these settings.
 OFTEN = {"sqs_heartbeat_threshold": 18}
-#: Settings for a queue of 4 s: extended early, but not before a poll of 1 s can end.
-EARLY = {"sqs_heartbeat_threshold": 2.5}
+#: A queue and settings for tasks that last for more than two of its timeouts. A slow keeper has ten
+#: seconds for an extension.
+SHORT, EARLY = {"VisibilityTimeout": "12"}, {"sqs_heartbeat_threshold": 10.5}
 
 
 class StartWorker(Protocol):

@@ -12,7 +12,7 @@ import celery
 import pytest
 
 from tests.acceptance.deciding import MODULE
-from tests.acceptance.record import timeouts_asked
+from tests.acceptance.record import assert_released_for, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
 from tests.support.workers import ProcessWorker
 
@@ -38,11 +38,6 @@ def send(scene: Scene, task: str, *args: Any) -> None:
     scene.app.send_task(f"{MODULE}.{task}", args, **options)
 
 
-def delays(scene: Scene) -> list[int]:
-    """Return the timeouts that messages were released with."""
-    return [each for each in timeouts_asked(scene) if each != int(LONG["VisibilityTimeout"])]
-
-
 @pytest.mark.oldest
 @every_pool
 def test_a_task_that_releases_its_message_gets_it_after_the_delay_and_has_not_failed(
@@ -55,16 +50,16 @@ def test_a_task_that_releases_its_message_gets_it_after_the_delay_and_has_not_fa
     scene.wait_until_empty()
     first, second = (note.at for note in scene.notes("start"))
     assert second - first >= 1
-    assert delays(scene) == [1]
+    assert_released_for(scene, 1)
     log = worker.logs()
     assert log.count("released its message for 1 s") == 1
     # Neither a failure nor a retry, though the task has `autoretry_for=(Exception,)`.
     assert "Traceback" not in log
-    warnings = [line for line in log.partition("ready.")[2].splitlines() if "WARNING/" in line]
-    # A busy machine may stall the worker.
-    assert [line for line in warnings if "the process did not run for" not in line] == []
-    assert "ERROR" not in log
-    assert "retry" not in log.partition("ready.")[2]
+    lines = log.partition("ready.")[2].splitlines()
+    assert [line for line in lines if "retry" in line] == []
+    # A stall of the worker or its keeper may be logged.
+    about_the_task = [line for line in lines if f"{MODULE}.release" in line]
+    assert [line for line in about_the_task if "WARNING/" in line or "ERROR/" in line] == []
 
 
 @pytest.mark.parametrize("way", ["error", "released"])
@@ -79,7 +74,7 @@ def test_the_delay_that_a_task_has_set_counts_for_its_later_error(
     scene.wait_until_empty()
     first, second = (note.at for note in scene.notes("start"))
     assert second - first >= 1
-    assert delays(scene) == [1]
+    assert_released_for(scene, 1)
 
 
 @pytest.mark.oldest
@@ -93,7 +88,7 @@ def test_the_delay_that_a_task_has_set_counts_if_its_process_is_killed_later(
     send(scene, "fail_after", "a", 1, way)
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
-    assert delays(scene) == [1]
+    assert_released_for(scene, 1)
 
 
 def test_on_its_last_receive_a_message_goes_to_the_dead_letter_queue_whatever_the_delay(
@@ -104,7 +99,7 @@ def test_on_its_last_receive_a_message_goes_to_the_dead_letter_queue_whatever_th
     send(scene, "release", "a", 1, 9)
     scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 1)
     assert scene.keys("start") == ["a", "a"]
-    assert delays(scene) == [1, 0]
+    assert_released_for(scene, 1, 0)
     assert worker.logs().count("that was its last receive") == 1
 
 
@@ -113,7 +108,7 @@ def test_a_named_function_receives_the_error_of_the_task(new_scene: NewScene) ->
     start(scene, "prefork", sqs_heartbeat_release_delay=f"{MODULE}:backoff")
     send(scene, "lose_connection", "a")
     scene.wait_for_notes("start", 3)
-    assert delays(scene)[:2] == [1, 1]
+    assert_released_for(scene, 1, 1)
 
 
 def test_a_message_that_a_policy_keeps_is_visible_again_when_its_timeout_ends(
@@ -122,8 +117,11 @@ def test_a_message_that_a_policy_keeps_is_visible_again_when_its_timeout_ends(
     scene = new_scene(max_receive_count=5)
     start(scene, "threads", sqs_heartbeat_release_delay="keep")
     send(scene, "lose_connection", "a")
-    first, second = (note.at for note in scene.wait_for_notes("start", 2)[:2])
-    assert second - first >= 2
+    scene.wait_for_notes("start", 2)
+    received = [
+        call for call in scene.calls("ReceiveMessage") if (call.answer or {}).get("Messages")
+    ]
+    assert received[1].answered_at - received[0].forwarded_at >= 4
     assert [each for each in timeouts_asked(scene) if each < 4] == []
 
 

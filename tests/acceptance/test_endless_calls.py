@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.journal.reading import read_journal
-from tests.acceptance.record import CHANGE
-from tests.acceptance.scene import Scene
+from tests.acceptance.record import CHANGE, handles, make_visible
+from tests.acceptance.scene import LONG, Scene
 from tests.support.faults import drip, fail_entries, first
 
 NewScene = Callable[..., Scene]
@@ -42,13 +42,15 @@ def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
 def test_a_delete_that_is_refused_for_its_handle_is_logged_and_recorded_as_refused(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    scene = new_scene(attributes=LONG)
     refused = fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True)
-    scene.proxy.rule("DeleteMessageBatch", first(1, refused))
+    scene.proxy.rule("DeleteMessageBatch", refused)
     journal = scene.folder / "journal"
     worker = scene.worker("-c", "1", "-P", "threads", conf={"sqs_heartbeat_journal": str(journal)})
     scene.send("work", "a")
     worker.wait_for_log("delete-abandoned")
+    scene.proxy.clear()
+    make_visible(scene, handles(scene)[0])
     scene.wait_until_empty()
     worker.process.kill("SIGTERM")
     worker.wait_for_exit()

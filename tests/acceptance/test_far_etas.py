@@ -14,9 +14,9 @@ HOUR = 3600
 def test_a_task_that_is_due_later_is_released_until_then_and_runs_once(new_scene: NewScene) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "4"})
     scene.worker("-c", "1", conf={"sqs_heartbeat_max_lease": 4})
-    scene.send("work", "a", countdown=12)
+    scene.send("work", "a", countdown=25)
     released = scene.proxy.wait_for(CHANGE)[0]
-    assert 4 < released.entries[0]["VisibilityTimeout"] <= 12
+    assert 4 < released.entries[0]["VisibilityTimeout"] <= 25
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]

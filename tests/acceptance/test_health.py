@@ -12,7 +12,7 @@ import pytest
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.processes import keepers_of
 from tests.acceptance.record import CHANGE, handles
-from tests.acceptance.scene import EARLY, Scene
+from tests.acceptance.scene import EARLY, SHORT, Scene
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
@@ -112,10 +112,10 @@ def test_a_message_stays_visible_when_its_task_is_stopped_after_a_standstill(
 def test_a_pool_that_grows_and_shrinks_and_replaces_its_processes_runs_each_task_once(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene()
+    scene = new_scene(attributes=SHORT)
     worker = scene.worker("--autoscale", "4,1", "--max-tasks-per-child", "1", conf=EARLY)
     for key in KEYS:
-        scene.send("work", key, 1.5)
+        scene.send("work", key, 3)
     ends = scene.wait_for_notes("end", len(KEYS))
     scene.wait_until_empty()
     assert scene.keys("start") == scene.keys("end") == KEYS

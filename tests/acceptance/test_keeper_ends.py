@@ -30,7 +30,7 @@ HAS_NAMESPACES = (
 )
 NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES else [])]
 #: How long a process of a killed worker may still live, in seconds.
-GONE_AFTER = 5.0
+GONE_AFTER = 12.0
 
 
 @pytest.mark.parametrize(

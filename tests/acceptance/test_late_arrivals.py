@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from tests.acceptance.record import CHANGE
@@ -22,14 +23,18 @@ def test_a_late_message_runs_only_after_an_extension_confirms_its_lease(
     scene = new_scene(attributes=QUEUE)
     scene.proxy.rule(RECEIVE, LATE)
     worker = scene.worker("-c", "1", conf=CONF)
-    scene.proxy.rule(CHANGE, fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True))
+    refuse = fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True)
+    granted = threading.Event()
+    scene.proxy.rule(
+        CHANGE,
+        lambda body, forward: forward(body) if granted.is_set() else refuse(body, forward),
+    )
     scene.send("work", "a")
     worker.wait_for_log("is not started: too little was left")
-    scene.proxy.clear()
-    scene.proxy.rule(RECEIVE, LATE)
+    granted.set()
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     (start,) = scene.notes("start")
-    granted = [call for call in scene.calls(CHANGE) if (call.answer or {}).get("Successful")]
-    assert granted[0].answered_at is not None
-    assert granted[0].answered_at < start.at
+    extended = [call for call in scene.calls(CHANGE) if (call.answer or {}).get("Successful")]
+    assert extended[0].answered_at is not None
+    assert extended[0].answered_at < start.at

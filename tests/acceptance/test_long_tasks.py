@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.acceptance.record import CHANGE
-from tests.acceptance.scene import EARLY, Scene
+from tests.acceptance.scene import EARLY, SHORT, Scene
 from tests.support.faults import fail, fail_entries
 
 TASKS = [f"t{number:02}" for number in range(12)]
-SECONDS = 10
+#: More than two timeouts of the queues.
+SECONDS = 26
 
 NewScene = Callable[..., Scene]
 
@@ -20,13 +21,14 @@ NewScene = Callable[..., Scene]
 def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
     new_scene: NewScene,
 ) -> None:
-    # Three queues at once: the tasks only sleep, and half a minute is enough.
-    prefork, threads, stock = new_scene(), new_scene(), new_scene()
+    # Three queues at once: the tasks only sleep, and a minute is enough.
+    prefork, threads = new_scene(attributes=SHORT), new_scene(attributes=SHORT)
+    stock = new_scene()
     for scene in (prefork, threads, stock):
         for key in TASKS:
             scene.send("work", key, SECONDS)
-    prefork.worker("-c", "4", "-P", "prefork", conf=EARLY)
-    threads.worker("-c", "4", "-P", "threads", conf=EARLY)
+    prefork.worker("-c", "6", "-P", "prefork", conf=EARLY)
+    threads.worker("-c", "6", "-P", "threads", conf=EARLY)
     stock.worker("-c", "4", "-P", "prefork", flag=False)
 
     for scene in (prefork, threads):
@@ -41,30 +43,30 @@ def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
 
 @pytest.mark.oldest
 def test_a_countdown_longer_than_the_visibility_timeout_runs_once(new_scene: NewScene) -> None:
-    scene = new_scene()
+    scene = new_scene(attributes=SHORT)
     scene.worker("-c", "2", conf=EARLY)
     scene.send("work", "now")
     sent_after = scene.wait_for_notes("start", 1)[0].at
     for key in ("a", "b", "c"):
-        scene.send("work", key, countdown=10)
+        scene.send("work", key, countdown=SECONDS)
     scene.wait_for_notes("end", 4)
     scene.wait_until_empty()
     starts = scene.notes("start")
     assert sorted(note.key for note in starts) == ["a", "b", "c", "now"]
-    assert min(note.at for note in starts[1:]) - sent_after >= 9
+    assert min(note.at for note in starts[1:]) - sent_after >= SECONDS - 1
     assert scene.late_extensions() == []
 
 
 @pytest.mark.oldest
 def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene) -> None:
     # Tries take longer on a busy machine: the threshold leaves time for many.
-    scene = new_scene(attributes={"VisibilityTimeout": "9"})
+    scene = new_scene(attributes={"VisibilityTimeout": "15"})
     scene.proxy.rule(CHANGE, fail_entries(0.3, seed=1))
     scene.proxy.rule(CHANGE, fail(500, rate=0.3, seed=2))
     keys = TASKS[:6]
     for key in keys:
         scene.send("work", key, SECONDS)
-    scene.worker("-c", "3", "-P", "threads", conf={"sqs_heartbeat_threshold": 6})
+    scene.worker("-c", "6", "-P", "threads", conf={"sqs_heartbeat_threshold": 13})
     scene.wait_for_notes("end", len(keys))
     scene.wait_until_empty()
     assert scene.keys("start") == keys

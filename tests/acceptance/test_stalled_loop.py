@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from celery_sqs_heartbeat.link.loops import STALL_SECONDS
 from tests.acceptance.record import CHANGE
-from tests.acceptance.scene import LONG, Scene
+from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 from tests.acceptance.test_operating import ask, health
 from tests.support.waiting import PATIENCE
 
@@ -18,20 +18,21 @@ STALLED = "sqs_heartbeat_worker_stalled"
 def test_a_stalled_loop_is_reported_and_its_message_is_held(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    scene = new_scene(attributes=STEADY)
     worker = scene.worker(
         "-c",
         "1",
-        conf={"sqs_heartbeat_status": "127.0.0.1:0"},
-        env={"PROJ_STALL": str(STALL_SECONDS + 6)},
+        conf={"sqs_heartbeat_status": "127.0.0.1:0", **OFTEN},
+        env={"PROJ_STALL": "the loop"},
     )
-    assert health(worker)["status"] == "ok"
+    scene.wait_until(lambda: health(worker)["status"] == "ok")
     assert f"{STALLED} 0.0" in ask(worker, "/metrics")
     scene.send("hold_each", "a")
     # The process that stalls writes the worker's log: only the page can show it now.
     scene.wait_until(lambda: health(worker)["status"] == "stalled")
     assert health(worker)["last_loop_age"] > STALL_SECONDS
     assert f"{STALLED} 1.0" in ask(worker, "/metrics")
+    scene.let_end("the loop")
     scene.wait_until(lambda: health(worker)["status"] == "ok")
     worker.wait_for_log("event loop has been stalled for")
     worker.wait_for_log("event loop continues after")

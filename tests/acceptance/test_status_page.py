@@ -113,8 +113,8 @@ def test_message_groups_are_shown_if_there_are_any(page: Any, scene: Observed) -
     name = "<b>tenant/" + "y" * 118
     for group in ("A17", name):
         handles = [scene.receive_in_order(group, number) for number in range(3)]
-    wait_until(lambda: text(page, "#groups") == "2")
-    assert (text(page, "#behind"), text(page, "#stopped")) == ("4", "0")
+    wait_until(lambda: (text(page, "#groups"), text(page, "#behind")) == ("2", "4"))
+    assert text(page, "#stopped") == "0"
     assert all(card.is_displayed() for card in cards)
     assert sum(", behind another, " in f", {label}" for label in labels(page)) == 4
     assert any("(4 behind others) in 2 groups" in text for text in summaries(page))
@@ -153,7 +153,7 @@ def test_a_dead_keeper_and_a_worker_that_is_gone_are_shown(page: Any, scene: Obs
     assert page.title == "SQS leases"
     scene.keeper.stop()
     wait_until(lambda: "dead" in text(page, "#health-text"))
-    assert page.title == "⚠ Keeper dead · SQS leases"
+    wait_until(lambda: page.title == "⚠ Keeper dead · SQS leases")
     scene.server.stop()
     wait_until(lambda: "does not answer" in text(page, "#health-text"))
     assert page.find_element("id", "trouble").is_displayed()
@@ -259,6 +259,7 @@ def test_the_keyboard_reaches_the_queues_and_folds_them(page: Any, scene: Observ
 
     scene.keeper.release(scene.receive("d"))
     wait_until(lambda: page.find_element("id", "happenings").is_displayed())
+    wait_until(lambda: len(rows(page)) == 3)
     reached: list[str] = []
     for _ in range(7):
         page.switch_to.active_element.send_keys(Keys.TAB)
@@ -281,8 +282,8 @@ def test_the_page_requests_a_token_and_does_not_show_it(driver: Any) -> None:
         scene.receive("a")
         driver.get(scene.url)
         wait_until(lambda: driver.find_element("id", "token-form").is_displayed())
-        assert text(driver, "#health-text") == "The worker needs its token"
-        assert driver.title == "⚠ Token needed · SQS leases"
+        wait_until(lambda: text(driver, "#health-text") == "The worker needs its token")
+        wait_until(lambda: driver.title == "⚠ Token needed · SQS leases")
         # The page shows nothing that it does not know yet.
         assert not driver.find_element("id", "no-happenings").is_displayed()
         entry = driver.find_element("id", "token")
@@ -291,8 +292,8 @@ def test_the_page_requests_a_token_and_does_not_show_it(driver: Any) -> None:
         entry.send_keys(f"{TOKEN}\n")
         wait_until(lambda: len(rows(driver)) == 1)
         assert not driver.find_element("id", "token-form").is_displayed()
-        assert text(driver, "#health-text") == "Keeper is healthy"
-        assert driver.title == "SQS leases"
+        wait_until(lambda: text(driver, "#health-text") == "Keeper is healthy")
+        wait_until(lambda: driver.title == "SQS leases")
 
         # A query is sent to the server, and so may be in a log: no token is taken from there.
         driver.get("about:blank")

@@ -17,18 +17,25 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
-from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll import READ_GRACE, Poll
 from celery_sqs_heartbeat.transport.poll_sending import sending_for
 from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
 from tests.support.insides import add_poll, is_over, read_answers, uses_curl
 from tests.support.waiting import PATIENCE, wait_until
 
 
+@pytest.mark.parametrize(
+    ("began", "waited"),
+    [
+        pytest.param(1_000.0, 1_000.0, id="no pool, and a task that took longer than the poll"),
+        pytest.param(0.0, 1_000.0, id="a stall after the signal"),
+    ],
+)
 def test_a_worker_still_waits_for_a_poll_whose_time_has_passed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, began: float, waited: float
 ) -> None:
-    # As in a worker without a pool that was in a task for longer than its poll.
-    monkeypatch.setattr(clock, "now", lambda: 1_000.0)
+    now = began
+    monkeypatch.setattr(clock, "now", lambda: now)
     waits: list[float] = []
 
     class Event(threading.Event):
@@ -37,8 +44,10 @@ def test_a_worker_still_waits_for_a_poll_whose_time_has_passed(
             return True
 
     monkeypatch.setattr(threading, "Event", Event)
-    LastPolls(None, [Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True)]).wait()
-    assert waits == [1.5]
+    polls = LastPolls(None, [Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True)])
+    now = waited
+    polls.wait()
+    assert waits == [READ_GRACE]
 
 
 class Always:

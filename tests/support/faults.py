@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered, error
+from tests.support.waiting import PATIENCE
 
 Forward = Callable[[Body], Answer]
 Effect = Callable[[Body, Forward], Answer]
@@ -47,6 +49,16 @@ def delay(seconds: float) -> Effect:
 
     def effect(body: Body, forward: Forward) -> Answer:
         time.sleep(seconds)
+        return forward(body)
+
+    return effect
+
+
+def forward_after(event: threading.Event) -> Effect:
+    """Delay calls until the event has happened. Their client may be gone by then."""
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        event.wait(PATIENCE)
         return forward(body)
 
     return effect

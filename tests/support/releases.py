@@ -20,12 +20,14 @@ class Change:
 
     Attributes:
         receive_count: The receive count of the receive whose handle the call used.
+        held: How long after that receive's answer the call reached the server, in seconds.
         timeout: For how long it hides the message, in seconds.
         at: When the call reached the server, in monotonic seconds.
     """
 
     message_id: str
     receive_count: int
+    held: float
     timeout: int
     at: float
 
@@ -37,22 +39,24 @@ class Change:
 def changes(calls: Sequence[Call]) -> list[Change]:
     """Return the confirmed changes of messages whose receive is on record, in order."""
     received = {
-        message["ReceiptHandle"]: message
+        message["ReceiptHandle"]: (message, call.answered_at)
         for call in calls
-        if call.operation == "ReceiveMessage"
+        if call.operation == "ReceiveMessage" and call.answered_at is not None
         for message in (call.answer or {}).get("Messages", ())
     }
     return [
         Change(
             message_id=message["MessageId"],
             receive_count=int(message["Attributes"]["ApproximateReceiveCount"]),
+            held=call.forwarded_at - answered_at,
             timeout=entry["VisibilityTimeout"],
             at=call.forwarded_at,
         )
         for call in calls
         if call.operation == CHANGE and call.forwarded_at is not None
         for entry in confirmed(call)
-        if (message := received.get(entry["ReceiptHandle"]))
+        if entry["ReceiptHandle"] in received
+        for message, answered_at in [received[entry["ReceiptHandle"]]]
     ]
 
 
@@ -68,7 +72,8 @@ def wait_for_release(
     """Return the release of a message after this receive, once it is confirmed.
 
     Args:
-        delay: Distinguishes it from an extension: no extension may request as many seconds.
+        delay: Distinguishes it from an extension, which must request more seconds. Some of it may
+            have passed before the call, but no more than the message was held.
         message_id: None if there is only one message.
 
     Raises:
@@ -80,7 +85,8 @@ def wait_for_release(
         found[:] = [
             change
             for change in changes(proxy.calls())
-            if (change.receive_count, change.timeout) == (receive_count, delay)
+            if change.receive_count == receive_count
+            and delay - change.held <= change.timeout <= delay
             and message_id in (None, change.message_id)
         ]
         return bool(found)

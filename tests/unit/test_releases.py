@@ -12,7 +12,9 @@ def receive(message_id: str, count: int) -> Call:
         "ReceiptHandle": f"{message_id}-{count}",
         "Attributes": {"ApproximateReceiveCount": str(count)},
     }
-    return Call(operation="ReceiveMessage", body={}, answer={"Messages": [message]})
+    return Call(
+        operation="ReceiveMessage", body={}, answered_at=2.0, answer={"Messages": [message]}
+    )
 
 
 def change(timeouts: dict[str, int], *, done: set[str], forwarded_at: float | None = 5.0) -> Call:
@@ -39,7 +41,7 @@ def test_a_change_is_identified_by_message_and_receive_and_counts_once_confirmed
         change({"unknown-1": 1}, done={"unknown-1"}),
     ]
     assert changes(calls) == [
-        Change(message_id="a", receive_count=1, timeout=30, at=5.0),
-        Change(message_id="b", receive_count=1, timeout=30, at=5.0),
-        Change(message_id="a", receive_count=2, timeout=10, at=5.0),
+        Change(message_id="a", receive_count=1, held=3.0, timeout=30, at=5.0),
+        Change(message_id="b", receive_count=1, held=3.0, timeout=30, at=5.0),
+        Change(message_id="a", receive_count=2, held=3.0, timeout=10, at=5.0),
     ]
