@@ -129,7 +129,7 @@ def is_near_its_end(lease: Lease, now: float) -> bool:
     Also true if it can no longer be extended.
     """
     end = lease_end(lease)
-    is_last = lease.expires_at + 1 > end
+    is_last = max(lease.expires_at, lease.hidden_until) + 1 > end
     return is_last or now >= end - (1 - NEAR_THE_END_PART) * (end - lease.held_since)
 
 

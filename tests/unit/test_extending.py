@@ -345,6 +345,21 @@ def test_a_lease_that_was_extended_for_the_last_time_is_near_its_end(booking: Bo
     assert booking.kinds()[-1] is EventKind.LEASE_CAP_NEAR
 
 
+def test_an_extension_that_is_the_last_because_its_answer_is_slow_is_near_its_end(
+    booking: BookHarness,
+) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=52))
+    booking.now += 20
+    call = booking.one_call()
+    # SQS may hide the message for 30 s from now on, so another extension may shorten that.
+    booking.now += 2
+    booking.apply_results(call, Outcome.DONE)
+    assert booking.kinds()[-1] is EventKind.LEASE_CAP_NEAR
+    booking.now = 1040.0
+    assert booking.plan() == []
+    assert booking.kinds()[-1] is EventKind.LEASE_CAPPED
+
+
 def test_a_late_extension_that_is_cut_by_max_lease_is_not_sent(booking: BookHarness) -> None:
     # It would shorten the lease of anyone who has received the message since.
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=50))
