@@ -19,7 +19,8 @@ from tests.soak.link import Link
 from tests.soak.load import QUEUES, Load
 from tests.soak.model import Harm, Note, Records
 from tests.soak.server import SimulatedProcess
-from tests.soak.starving import StarvationWatch
+from tests.soak.starving import StarvationWatch, note_stall
+from tests.support.stalls import StallWatch
 from tests.support.waiting import PATIENCE
 
 #: How many workers run that are not in shutdown.
@@ -60,6 +61,9 @@ class Soak:
             watch.watch("server", server.pid)
             watch.start()
             stack.callback(watch.stop)
+            own_stalls = StallWatch(lambda stall: note_stall(records, stall))
+            own_stalls.start()
+            stack.callback(own_stalls.stop)
             own = Link("soak", server.url, records.calls)
             stack.enter_context(own.proxy)
             load = Load(own.proxy.broker_url, random.Random(f"{self.seed} load"))

@@ -2,6 +2,8 @@
 
 The kernel counts it for every thread. A process may wake up late through its own fault, but not
 wait for a CPU: threads that wait for each other do not count.
+
+If a whole machine stops, its processes wait for no CPU. Only a late clock shows that.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.soak.model import Harm, Records
+from tests.support.stalls import Stall
 
 #: How often it looks, in seconds.
 TICK = 0.2
@@ -59,6 +64,15 @@ class StarvationWatch:
                 seconds = min(waited / 1e9, now - since)
                 if seconds > COUNTS:
                     self._report(name, now - seconds, now)
+
+
+def note_stall(records: Records, stall: Stall) -> None:
+    """Record a stall of the soak's own process, which runs nothing of the product.
+
+    It concerns all workers, because their calls pass the proxies in that process.
+    """
+    since = stall.until - stall.seconds
+    records.harms.append(Harm(what="starved", at=since, worker="", until=stall.until))
 
 
 def _waits(pid: int) -> _Waits:

@@ -43,7 +43,7 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
         "extra receives by cause of the table": shares(verdicts),
         "calls, without empty receives": calls,
         "workers": Counter(info.pool for info in records.workers.values()),
-        "harm": {**dict(harms.most_common()), "seconds waited for a CPU": round(starved)},
+        "harm": {**dict(harms.most_common()), "seconds starved or stalled": round(starved)},
     }
     return "\n".join(_table(title, rows) for title, rows in tables.items())
 

@@ -8,8 +8,10 @@ import pytest
 
 from tests.soak.audit import Verdict
 from tests.soak.model import RECEIVE, Entry
+from tests.soak.starving import note_stall
 from tests.soak.story import TIMEOUT, Story
 from tests.soak.table import DISTURBED
+from tests.support.stalls import Stall
 
 
 def expired() -> Story:
@@ -72,6 +74,19 @@ def test_a_timely_cause_at_its_own_worker_explains_a_duplicate(story: Story, cau
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.causes == [cause]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "causes"), [(1.9, ["the machine was too busy"]), (0.9, ["nothing"])]
+)
+def test_a_stall_of_the_soaks_own_process_explains_the_time_that_was_measured(
+    seconds: float, causes: list[str]
+) -> None:
+    story = expired()
+    note_stall(story.records, Stall(until=7.0, seconds=seconds))
+    verdict = story.verdict()
+    assert verdict.causes == causes
+    assert bool(verdict.faults) is (causes == ["nothing"])
 
 
 @pytest.mark.parametrize(
