@@ -158,7 +158,8 @@ def test_a_stopped_thread_is_not_replaced(
     keeper.stop()
     health = keeper.health
     assert (health.alive, health.late, health.replaced) == (False, False, 0)
-    assert caplog.text == ""
+    # It may have logged that the machine stalled.
+    assert not [line for line in caplog.messages if "thread" in line]
 
 
 def test_a_thread_that_was_stopped_is_not_missed() -> None:
