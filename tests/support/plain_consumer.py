@@ -23,10 +23,12 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import boto3
 
 from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms, short_config
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def say(word: str) -> None:
@@ -41,9 +43,10 @@ def block(seconds: int) -> None:
 
 
 def wait(seconds: int) -> None:
-    """Work until something happens to this process."""
+    """Work until the current folder has a file `end`, or something happens to this process."""
     del seconds
-    time.sleep(600)
+    while not Path("end").exists():
+        time.sleep(0.1)
 
 
 def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int) -> None:
@@ -54,6 +57,8 @@ def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int)
     quick = boto3.client("sqs", region_name="us-east-1", config=short_config(terms.threshold))
     keeper = LeaseKeeper(BotoSqs(quick), terms=terms, process=True)
     keeper.start()
+    # On a busy machine, its start may take longer than the visibility timeout.
+    wait_until(lambda: keeper.health.last_tick_age is not None)
     try:
         sent_at = keeper.now()
         answer = sqs.receive_message(
@@ -65,13 +70,13 @@ def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int)
         (message,) = answer["Messages"]
         with keeper.hold(queue_url, message, sent_at=sent_at):
             handle = message["ReceiptHandle"]
-            say(f"confirmed {keeper.confirm(handle, 60)}")
+            say(f"confirmed {keeper.confirm(handle, PATIENCE)}")
             task(length)
             say(f"owned {keeper.owns(handle)}")
     except KeyboardInterrupt:
         say("interrupted")
     finally:
-        say(f"unconfirmed {0 if keeper.flush() else keeper.ending}")
+        say(f"unconfirmed {0 if keeper.flush(PATIENCE) else keeper.ending}")
         keeper.stop()
     say("ended")
 
@@ -83,6 +88,6 @@ if __name__ == "__main__":
     work(
         sys.argv[1],
         int(sys.argv[2]),
-        {"block": block, "wait": wait, "sleep": time.sleep}[sys.argv[3]],
+        {"block": block, "wait": wait}[sys.argv[3]],
         int(sys.argv[4]),
     )
