@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from kombu import Consumer, Queue
 
+from celery_sqs_heartbeat.transport import poll as poll_module
 from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
 from tests.integration.test_transport import ChannelHarness
 from tests.support.loop import FakePolls, SentPoll
 from tests.support.proxy import FaultProxy
+from tests.support.waiting import PATIENCE
 
 #: How long a poll waits, in seconds, if the queue has no other.
 WAIT = 20
@@ -66,6 +68,12 @@ class Busy:
     @property
     def waits(self) -> list[int]:
         return [poll.asked["wait_time_seconds"] for poll in self.open]
+
+
+@pytest.fixture(autouse=True)
+def no_late_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no poll be late: an additional one counts as lost 1.5 s after it was sent."""
+    monkeypatch.setattr(poll_module, "_POLL_GRACE", PATIENCE)
 
 
 @pytest.fixture
