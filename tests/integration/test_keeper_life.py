@@ -17,9 +17,13 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link import attendant
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.testing.faults import Fault, Faults
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.waiting import PATIENCE, wait_until
+
+#: A visibility timeout in seconds that no test outlasts, however long its keepers take to start.
+LONG = 600
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +55,14 @@ class Consumer:
     def __init__(self, server: SimulatedServer, **options: Any) -> None:
         self.client = server.client()
         self.url = str(self.client.create_queue(QueueName="work")["QueueUrl"])
-        terms = LeaseTerms(visibility_timeout=30, threshold=29)
+        # The lease is extended after a second.
+        terms = LeaseTerms(visibility_timeout=LONG, threshold=LONG - 1)
         self.keeper = LeaseKeeper(BotoSqs(self.client), terms=terms, process=True, **options)
 
     def receive(self) -> dict[str, Any]:
         self.client.send_message(QueueUrl=self.url, MessageBody="a")
         (message,) = self.client.receive_message(
-            QueueUrl=self.url, VisibilityTimeout=30, WaitTimeSeconds=5
+            QueueUrl=self.url, VisibilityTimeout=LONG, WaitTimeSeconds=5
         )["Messages"]
         return dict(message)
 
@@ -136,7 +141,7 @@ def test_a_keeper_whose_process_had_to_be_killed_can_be_started_again_at_once(
     consumer.keeper.start()
     with consumer.keeper.hold(consumer.url, consumer.receive()):
         pass
-    assert consumer.keeper.flush()
+    assert consumer.keeper.flush(PATIENCE)
     (keeper,) = children_of_mine()
     os.kill(keeper, signal.SIGSTOP)
     consumer.keeper.stop(0.0)
@@ -147,7 +152,7 @@ def test_a_keeper_whose_process_had_to_be_killed_can_be_started_again_at_once(
     )
     with consumer.keeper.hold(consumer.url, consumer.receive()):
         pass
-    assert consumer.keeper.flush()
+    assert consumer.keeper.flush(PATIENCE)
     assert consumer.left() == ["0", "0"]
     consumer.keeper.stop()
 
@@ -169,13 +174,13 @@ def test_a_keeper_without_memory_for_a_new_start_raises_and_starts_once_there_is
     consumer.keeper.start()
     with consumer.keeper.hold(consumer.url, consumer.receive()):
         pass
-    assert consumer.keeper.flush()
+    assert consumer.keeper.flush(PATIENCE)
     assert consumer.left() == ["0", "0"]
     consumer.keeper.stop()
 
 
 def test_a_flush_that_a_stop_interrupts_does_not_count_abandoned_deletes_as_confirmed(
-    server: SimulatedServer,
+    server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = Consumer(server)
     consumer.keeper.start()
@@ -183,9 +188,19 @@ def test_a_flush_that_a_stop_interrupts_does_not_count_abandoned_deletes_as_conf
     consumer.keeper.receive(consumer.url, message)
     server.faults = Faults(by_operation={"DeleteMessage": Fault(failed=1.0)})
     consumer.keeper.done(message["ReceiptHandle"])
+    is_flushing = threading.Event()
+    say = LinkedKeeper.say
+
+    def note_flush(self: LinkedKeeper, *said: Any) -> None:
+        say(self, *said)
+        if said == ("hurry",):
+            is_flushing.set()
+
+    monkeypatch.setattr(LinkedKeeper, "say", note_flush)
     flushed: list[bool] = []
     flushing = threading.Thread(target=lambda: flushed.append(consumer.keeper.flush(3)))
     flushing.start()
+    assert is_flushing.wait(PATIENCE)
     consumer.keeper.stop(0.5)
     flushing.join()
     assert flushed == [False]
@@ -199,7 +214,7 @@ def test_the_keepers_log_lines_go_through_the_consumers_logging(
     consumer.keeper.start()
     with consumer.keeper.hold(consumer.url, consumer.receive()):
         pass
-    consumer.keeper.stop()
+    consumer.keeper.stop(PATIENCE)
     assert "sqs-heartbeat: message-deleted: message" in caplog.text
 
 
@@ -211,7 +226,7 @@ def test_an_observer_replaces_the_log_lines_of_events(
     consumer.keeper.start()
     with consumer.keeper.hold(consumer.url, consumer.receive()):
         pass
-    consumer.keeper.stop()
+    consumer.keeper.stop(PATIENCE)
     assert "message-deleted" not in caplog.text
 
 
@@ -232,8 +247,10 @@ def test_an_incomplete_flush_logs_the_unconfirmed_delete(
 
 
 def test_a_process_is_not_killed_while_its_flush_takes_long(
-    server: SimulatedServer, caplog: pytest.LogCaptureFixture
+    server: SimulatedServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # On a busy machine, the process may take longer to exit.
+    monkeypatch.setattr(attendant, "_END_SECONDS", PATIENCE)
     consumer = Consumer(server)
     consumer.keeper.start()
     message = consumer.receive()
