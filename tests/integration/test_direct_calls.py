@@ -25,10 +25,18 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.sqs.direct import connections
 from celery_sqs_heartbeat.sqs.direct.connections import Connections
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.direct_calls import CONFIRMED, AnsweredClient, call_of, response_of
+from tests.support.direct_calls import (
+    CONFIRMED,
+    QUEUE,
+    AnsweredClient,
+    call_of,
+    config,
+    response_of,
+)
 from tests.support.waiting import PATIENCE, wait_until
 
 #: With urllib3 before version 2, too.
@@ -157,9 +165,16 @@ def server() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call take as long as it needs, unless a test says otherwise."""
+    monkeypatch.setattr(clients, "MAX_TIMEOUT", PATIENCE)
+
+
 def client_of(server: Server, *, is_direct: bool | None = None, **changed: Any) -> AnsweredClient:
     given = {"endpoint_url": f"http://127.0.0.1:{server.port}", "use_ssl": False, **changed}
-    answered = AnsweredClient(is_direct=is_direct, **given)
+    made = clients.new_client(config(**given), QUEUE, threshold=2 * PATIENCE)
+    answered = AnsweredClient(made, is_direct=is_direct)
     answered.answer = lambda request: None
     return answered
 
@@ -194,7 +209,7 @@ def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) ->
 
 
 def test_only_as_many_connections_are_kept_as_boto3_would_keep(server: Server) -> None:
-    made = Connections(server.url, connect_timeout=9, read_timeout=9, keep=2)
+    made = Connections(server.url, connect_timeout=PATIENCE, read_timeout=PATIENCE, keep=2)
     arrived, turn, done = threading.Barrier(4), threading.Lock(), threading.Semaphore(0)
 
     def confirm_in_turn(connection: socket.socket) -> None:
@@ -387,30 +402,40 @@ def test_a_connection_that_the_server_has_closed_fails_no_call(
     assert [number for number, _ in server.requests] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("behave", "expected"),
-    [
-        (close, Outcome.UNKNOWN),
-        (send_half, Outcome.UNKNOWN),
-        (send_junk, Outcome.UNKNOWN),
-        (send_half_a_head, Outcome.UNKNOWN),
-        (say_nothing, Outcome.UNKNOWN),
-    ],
-)
+@pytest.mark.parametrize("behave", [close, send_half, send_junk, send_half_a_head])
 @pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
 def test_a_call_without_an_answer_is_unknown(
-    server: Server, behave: Behave, expected: Outcome, is_direct: bool | None
+    server: Server, behave: Behave, is_direct: bool | None
 ) -> None:
-    answered = client_of(server, is_direct=is_direct, client_config={"read_timeout": 0.2})
+    answered = client_of(server, is_direct=is_direct)
     answered.send()
     made = answered.by_boto3
     server.behave = behave
-    assert answered.send() == [expected] * 2
+    assert answered.send() == [Outcome.UNKNOWN] * 2
     # The keeper repeats calls, not boto3.
     assert len(server.requests) == 2
     assert answered.by_boto3 - made == (is_direct is False)
     server.behave = confirm
     assert answered.send() == [Outcome.DONE] * 2
+
+
+@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+def test_a_call_whose_answer_takes_too_long_is_unknown(
+    server: Server, is_direct: bool | None
+) -> None:
+    answered = client_of(server, is_direct=is_direct, client_config={"read_timeout": 1})
+    # Where the machine stalls, calls with an answer time out, too.
+    wait_until(lambda: answered.send() == [Outcome.DONE] * 2)
+    made, sent = answered.by_boto3, len(answered.requests)
+    arrived = len(server.requests)
+    server.behave = say_nothing
+    assert answered.send() == [Outcome.UNKNOWN] * 2
+    wait_until(lambda: len(server.requests) > arrived)
+    # The keeper repeats calls, not boto3.
+    assert len(answered.requests) - sent == 1
+    assert answered.by_boto3 - made == (is_direct is False)
+    server.behave = confirm
+    wait_until(lambda: answered.send() == [Outcome.DONE] * 2)
 
 
 @pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
@@ -495,7 +520,9 @@ def test_a_direct_connection_is_refused_without_the_right_certificate(tmp_path: 
     with serving(context) as server:
         for host, ca_bundle in (("127.0.0.1", True), ("localhost", str(path))):
             url = f"https://{host}:{server.port}/"
-            made = Connections(url, connect_timeout=5, read_timeout=5, ca_bundle=ca_bundle)
+            made = Connections(
+                url, connect_timeout=PATIENCE, read_timeout=PATIENCE, ca_bundle=ca_bundle
+            )
             with pytest.raises(SSLError):
                 made.send(AWSPreparedRequest("POST", url, {}, b"", False))
     assert server.requests == []
