@@ -36,10 +36,12 @@ def test_messages_that_are_due_later_are_released_until_then_and_take_no_slot(
     assert [message.payload["body"] for message in taken] == ["soon"]
     wait_until(lambda: len(desk.keeper) == 1)
     assert len(slots_taken(desk.channel)) == 1
-    asked = [e["VisibilityTimeout"] for call in desk.proxy.calls(CHANGE) for e in call.entries]
+    entries = [entry for call in desk.proxy.calls(CHANGE) for entry in call.entries]
     # The same call may extend the lease on the other message, to 30 s.
-    delays = [each for each in asked if each != 30]
-    assert len(delays) == 5
+    released = [entry for entry in entries if entry["VisibilityTimeout"] != 30]
+    # A release that is answered late is repeated.
+    assert len({entry["ReceiptHandle"] for entry in released}) == 5
+    delays = [entry["VisibilityTimeout"] for entry in released]
     # All of the time that is left, rounded down: no message may return late.
     assert max(delays) < 3600
     assert min(delays) >= 3600 - (now() - began).total_seconds() - 1
