@@ -17,6 +17,8 @@ from tests.support.waiting import PATIENCE, wait_until
 
 #: A lease is extended after a second. Most of the timeout remains, in case the machine stalls.
 TERMS = LeaseTerms(visibility_timeout=12, threshold=11)
+#: The same where a call may take long.
+LONG_TERMS = LeaseTerms(visibility_timeout=120, threshold=119)
 
 
 @pytest.fixture(scope="module", params=["ministack", "moto"])
@@ -31,12 +33,13 @@ def server(request: pytest.FixtureRequest, sqs_server: MinistackServer) -> Itera
 class Consumer:
     """A plain boto3 consumer on its own queue."""
 
-    def __init__(self, proxy: FaultProxy) -> None:
+    def __init__(self, proxy: FaultProxy, terms: LeaseTerms) -> None:
         self.proxy = proxy
+        self.terms = terms
         self.client = proxy.client()
         self.url = str(self.client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:12]}")["QueueUrl"])
-        quick = proxy.client(**_options(short_config(TERMS.threshold)))
-        self.keeper = LeaseKeeper(BotoSqs(quick), terms=TERMS)
+        quick = proxy.client(**_options(short_config(terms.threshold)))
+        self.keeper = LeaseKeeper(BotoSqs(quick), terms=terms)
 
     def send(self, *bodies: str) -> None:
         for body in bodies:
@@ -48,7 +51,7 @@ class Consumer:
             QueueUrl=self.url,
             MaxNumberOfMessages=10,
             WaitTimeSeconds=seconds,
-            VisibilityTimeout=TERMS.visibility_timeout,
+            VisibilityTimeout=self.terms.visibility_timeout,
         )
         return list(answer.get("Messages", ()))
 
@@ -75,9 +78,14 @@ def _options(config: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def consumer(server: SqsServer) -> Iterator[Consumer]:
+def terms() -> LeaseTerms:
+    return TERMS
+
+
+@pytest.fixture
+def consumer(server: SqsServer, terms: LeaseTerms) -> Iterator[Consumer]:
     with FaultProxy(server.url) as proxy:
-        consumer = Consumer(proxy)
+        consumer = Consumer(proxy, terms)
         consumer.keeper.start()
         yield consumer
         consumer.keeper.stop()
@@ -130,6 +138,7 @@ def test_a_delete_whose_answer_was_lost_is_confirmed_by_the_next(consumer: Consu
     assert len(consumer.proxy.calls("DeleteMessageBatch")) >= 2
 
 
+@pytest.mark.parametrize("terms", [LONG_TERMS], ids=["long"])
 def test_a_hung_call_fails_within_the_threshold_and_is_repeated(consumer: Consumer) -> None:
     repeated = threading.Event()
 
