@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from select import select
 from typing import Any
 
 import pytest
@@ -64,14 +65,16 @@ def send(scene: Observed, *parts: bytes) -> bytes:
 
 
 @contextmanager
-def idle_connections(scene: Observed, count: int, sent: bytes) -> Iterator[None]:
+def idle_connections(scene: Observed, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
     """Hold connections open that have sent these bytes and then stay idle."""
+    connections = []
     with ExitStack() as stack:
         for _ in range(count):
             idle = socket.create_connection(("127.0.0.1", scene.server.port or 0), PATIENCE)
             stack.enter_context(idle)
             idle.sendall(sent)
-        yield
+            connections.append(idle)
+        yield connections
 
 
 def status_of(answer: bytes) -> int:
@@ -262,7 +265,8 @@ def test_a_request_that_never_ends_is_aborted(
 def test_many_ask_at_once(scene: Observed) -> None:
     for number in range(50):
         scene.receive(f"m{number}")
-    with ThreadPoolExecutor(MAX_ANSWERS) as threads:
+    # Fewer than there are seats: an answer that was read may still have its seat for a moment.
+    with ThreadPoolExecutor(MAX_ANSWERS // 2) as threads:
         paths = [path for _ in range(20) for path in PATHS]
         statuses = list(threads.map(lambda path: get(scene, path).status, paths))
     # Their last packets may still be under way when the next are sent.
@@ -284,7 +288,10 @@ def test_a_probe_is_answered_however_many_connections_are_idle(
     monkeypatch.setattr(exchange, "LINGER_SECONDS", PATIENCE)
     for number in range(500):
         scene.receive(f"m{number}")
-    with idle_connections(scene, 200, silence):
+    with idle_connections(scene, 200, silence) as idle:
+        if silence.endswith(b"\r\n\r\n"):
+            # While their answers are computed, there may be too many to compute another.
+            wait_until(lambda: len(select(idle, [], [], 0)[0]) == len(idle))
         for _ in range(3):
             assert get(scene, "/healthz").status == 200
             assert get(scene, "/leases").status == 200
