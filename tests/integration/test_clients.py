@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from kombu import Connection
 
+from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
 from tests.support.insides import credentials_of
 from tests.support.sts import FakeSts, serving_sts
+from tests.support.waiting import PATIENCE
 
 
 def channel_of(url: str, **options: Any) -> Any:
@@ -115,6 +117,8 @@ def test_a_client_is_reused_until_the_configuration_changes() -> None:
 @pytest.fixture
 def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSts]:
     with serving_sts() as sts:
+        # On a busy machine, it may take long to answer.
+        monkeypatch.setattr(clients, "MAX_TIMEOUT", PATIENCE)
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "own-key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "own-secret")
@@ -129,7 +133,7 @@ def role_client() -> Any:
         sts_role_arn="arn:aws:iam::1:role/worker",
         sts_token_timeout=900,
     )
-    return new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
+    return new_client(BrokerConfig.of_channel(channel), URL, threshold=2 * PATIENCE)
 
 
 def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: FakeSts) -> None:

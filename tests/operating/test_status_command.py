@@ -15,6 +15,7 @@ from celery import Celery
 from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.cli import page_requests
 from celery_sqs_heartbeat.cli.status import page_answers
 from celery_sqs_heartbeat.cli.status.command import status
 from celery_sqs_heartbeat.cli.status.page_targets import Target
@@ -22,6 +23,12 @@ from celery_sqs_heartbeat.cli.terminal import watching
 from celery_sqs_heartbeat.leases.calls import Outcome
 from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until
+
+
+@pytest.fixture(autouse=True)
+def patient_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page take as long as it needs to answer."""
+    monkeypatch.setattr(page_requests, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture
