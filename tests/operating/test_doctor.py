@@ -19,6 +19,7 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.cli import page_requests
 from celery_sqs_heartbeat.cli.app.offline_broker import Broker
 from celery_sqs_heartbeat.cli.doctor.checks import fifo
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity
@@ -26,7 +27,10 @@ from celery_sqs_heartbeat.cli.doctor.checks.machine import check_clock
 from celery_sqs_heartbeat.cli.doctor.examination import examine
 from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
 from celery_sqs_heartbeat.cli.iam.iam_policy import SEND
+from celery_sqs_heartbeat.cli.queues import queue_inspector
 from celery_sqs_heartbeat.cli.queues.queue_inspector import QueueInspector
+from celery_sqs_heartbeat.journal import s3 as journal_s3
+from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support import s3
 from tests.support.answers import Answer, Body
@@ -35,6 +39,7 @@ from tests.support.insides import hide_shared_tasks
 from tests.support.observed import observed
 from tests.support.proxy import FaultProxy
 from tests.support.servers import SqsServer, free_port
+from tests.support.waiting import PATIENCE
 from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
 
@@ -69,6 +74,14 @@ def add(x, y):
 def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery shares the tasks of an app with all apps of the process."""
     hide_shared_tasks(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each call of AWS by an examination in this process take as long as it needs."""
+    monkeypatch.setattr(queue_inspector, "_PATIENT", 2 * PATIENCE)
+    monkeypatch.setattr(clients, "MAX_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(journal_s3, "_TIMEOUT", PATIENCE)
 
 
 @pytest.fixture
@@ -480,7 +493,10 @@ def test_a_port_of_the_status_page_that_is_taken_is_found(proxy: FaultProxy) -> 
     assert found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address))) == {}
 
 
-def test_a_page_of_a_worker_with_the_heartbeat_is_not_a_fault(proxy: FaultProxy) -> None:
+def test_a_page_of_a_worker_with_the_heartbeat_is_not_a_fault(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_requests, "PATIENCE", PATIENCE)
     with observed() as scene:
         address = scene.url.removeprefix("http://")
         seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address)))
