@@ -249,7 +249,7 @@ def test_a_connection_with_an_unusual_response_is_not_used_again(
     server: Server, response: bytes
 ) -> None:
     answered = client_of(server)
-    answered.send()
+    assert answered.send() == [Outcome.DONE] * 2
     server.behave = lambda connection: connection.sendall(response)
     for _ in range(2):
         assert answered.send() == [Outcome.DONE] * 2
