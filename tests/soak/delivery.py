@@ -66,6 +66,8 @@ class Delivery:
         ahead: Receives, held by the same worker at the same time, of messages before it in its
             group.
         behind: The same for messages after it.
+        refused_ahead: The calls of its worker to delete messages before it in its group that SQS
+            refused, because they had become another worker's.
     """
 
     queue: Queue
@@ -82,6 +84,7 @@ class Delivery:
     previous: Delivery | None = None
     ahead: list[Delivery] = field(default_factory=list)
     behind: list[Delivery] = field(default_factory=list)
+    refused_ahead: list[Call] = field(default_factory=list)
 
     @property
     def timeout(self) -> int:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from tests.soak.delivery import Delivery, Message
+from tests.soak.model import Call
 
 
 def note_groups(messages: Iterable[Message]) -> None:
@@ -19,6 +20,7 @@ def note_groups(messages: Iterable[Message]) -> None:
                     delivery.ahead += shared
                     for each in shared:
                         each.behind.append(delivery)
+                    delivery.refused_ahead += _refused_deletes(other, delivery.worker)
 
 
 def note_order_faults(messages: Iterable[Message]) -> None:
@@ -55,6 +57,15 @@ def _overlap(ahead: Delivery, delivery: Delivery) -> bool:
     """Return whether one worker held both receives at the same time."""
     starts = max(ahead.receive.done, delivery.receive.done)
     return ahead.worker == delivery.worker and starts < min(_end(ahead), _end(delivery))
+
+
+def _refused_deletes(message: Message, worker: str) -> list[Call]:
+    return [
+        call
+        for delivery in message.deliveries
+        for call, entry in delivery.deletes
+        if call.worker == worker and entry.refused
+    ]
 
 
 def _end(delivery: Delivery) -> float:

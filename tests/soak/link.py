@@ -14,6 +14,9 @@ from tests.support.answers import Answer, Body
 from tests.support.faults import Effect, Forward, delay
 from tests.support.proxy import FaultProxy
 
+#: The code of an entry whose handle is no longer its message's (SQS API reference,
+#: BatchResultErrorEntry and DeleteMessage).
+STALE = "ReceiptHandleIsInvalid"
 _OPERATIONS = (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch")
 
 
@@ -105,12 +108,15 @@ def _read(call: Call, body: Body, answer: Answer, *, is_reported: bool) -> None:
     if call.operation == SEND:
         call.entries[0].message_id = payload["MessageId"]
         call.entries[0].sequence = int(payload.get("SequenceNumber", 0))
-    done = {entry.handle for entry in call.entries}
+    done, refused = {entry.handle for entry in call.entries}, set()
     if "Entries" in body:
         # The server may have received only some of this call's entries.
         ids = {each["Id"] for each in payload.get("Successful", ())}
         done = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
+        ids = {each["Id"] for each in payload.get("Failed", ()) if each["Code"] == STALE}
+        refused = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
     for entry in call.entries:
+        entry.refused |= is_reported and entry.handle in refused
         if entry.handle in done:
             entry.done, entry.told = True, is_reported
 

@@ -59,6 +59,7 @@ class Entry:
             timeout.
         done: Whether the server confirmed it, even if its answer did not arrive.
         told: Whether the client received that confirmation.
+        refused: Whether the client was told that the message is no longer its own.
         headers: Celery's headers, for a send.
         group: The message group, for a send to a FIFO queue.
         sequence: The number that grows within the group.
@@ -70,6 +71,7 @@ class Entry:
     timeout: int = 0
     done: bool = False
     told: bool = False
+    refused: bool = False
     headers: Mapping[str, Any] = field(default_factory=dict)
     group: str = ""
     sequence: int = 0

@@ -46,9 +46,10 @@ def why_released(delivery: Delivery, history: WorkerHistory, at: float) -> Cause
 
 
 def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
-    """Return whether its worker released a message ahead of it, and it had not started.
+    """Return whether its worker released or lost a message ahead of it, and it had not started.
 
-    The message ahead is released after this one, and judged on its own.
+    A message ahead that is released is released after this one, and judged on its own. If SQS
+    refuses its delete, it has become another worker's.
     """
     run = delivery.run
     if run is not None and run.count == delivery.count:
@@ -56,6 +57,8 @@ def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
     for each in delivery.ahead:
         if each.next is not None and each.receive.done <= at <= each.next.receive.done:
             return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group was released")
+    if any(delivery.receive.done - GRACE <= call.ended <= at for call in delivery.refused_ahead):
+        return Cause(GROUP_STOPPED, "the delete of a message of its group was refused")
     return None
 
 

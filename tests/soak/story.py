@@ -169,6 +169,23 @@ class Story:
         deleted = Entry(handle=f"ahead-{count}", done=True, told=True)
         return self._call(DELETE, worker, done, deleted)
 
+    def lose_ahead(self, worker: str, at: float, *, other: str, refused: float) -> Story:
+        """The message ahead of it expires while a worker runs it, and another one does it.
+
+        Args:
+            refused: When the first worker is told that its delete is refused.
+        """
+        self._send("ahead", sequence=1)
+        self._receive_ahead(worker, 1, at)
+        self._receive_ahead(other, 2, at + TIMEOUT)
+        for each, count, done in ((other, 2, at + TIMEOUT + 0.2), (worker, 1, refused - 0.1)):
+            self.note(each, "start", count, done - 0.1, 1, message_id="ahead")
+            self.note(each, "end", count, done, 1, message_id="ahead")
+        deleted = Entry(handle="ahead-2", done=True, told=True)
+        self._call(DELETE, other, at + TIMEOUT + 0.3, deleted)
+        stale = Entry(handle="ahead-1", refused=True)
+        return self._call(DELETE, worker, refused - CALL, stale, fault="")
+
     def _receive_ahead(self, worker: str, count: int, at: float) -> None:
         handle = f"ahead-{count}"
         entry = Entry(

@@ -62,8 +62,8 @@ CUT_OFF_BY_SHUTDOWN = Row(
 )
 # One failure releases all messages of the group that its worker holds: up to nine others.
 GROUP_STOPPED = Row(
-    name="a message ahead of it was released",
-    source="Before a message of a group is released, the messages behind it are released.",
+    name="a message ahead of it was released or lost",
+    source="The messages behind a message that is released or lost are released before it.",
     where="tests/unit/test_group_order.py#test_releasing_a_message_releases_those_behind_it_first",
     share=0.5,
 )

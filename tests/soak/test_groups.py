@@ -31,6 +31,23 @@ def test_a_message_behind_another_workers_message_may_not_be_released() -> None:
     assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
+@pytest.mark.parametrize(
+    ("refused", "cause"),
+    [
+        pytest.param(0.9, "the delete of a message of its group was refused", id="just before"),
+        pytest.param(1.9, "the delete of a message of its group was refused", id="meanwhile"),
+        pytest.param(2.2, "nothing", id="later"),
+        pytest.param(-0.5, "nothing", id="long before"),
+    ],
+)
+def test_a_message_is_released_when_its_worker_learns_that_the_one_ahead_is_anothers(
+    refused: float, cause: str
+) -> None:
+    verdict = stopped().lose_ahead("a", -6.0, other="b", refused=refused).verdict()
+    assert verdict.redeliveries == [cause]
+    assert bool(verdict.faults) is (cause == "nothing")
+
+
 def test_a_message_whose_task_ran_is_not_released_with_another() -> None:
     story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 1.1)
     story.hide("a", 1, 2.0, 0).receive("b", 2, 3.0).run("b", 2, 3.1, 3.2).delete("b", 2, 3.3)
