@@ -59,7 +59,7 @@ class Entry:
             timeout.
         done: Whether the server confirmed it, even if its answer did not arrive.
         told: Whether the client received that confirmation.
-        refused: Whether the client was told that the message is no longer its own.
+        refused: Whether the client learned that the message is no longer its own.
         headers: Celery's headers, for a send.
         group: The message group, for a send to a FIFO queue.
         sequence: The number that grows within the group.

@@ -173,7 +173,7 @@ class Story:
         """The message ahead of it expires while a worker runs it, and another one does it.
 
         Args:
-            refused: When the first worker is told that its delete is refused.
+            refused: When the first worker learns that its delete is refused.
         """
         self._send("ahead", sequence=1)
         self._receive_ahead(worker, 1, at)
