@@ -38,9 +38,6 @@ except ImportError:  # See the module's docstring.
 
 logger = logging.getLogger(__name__)
 
-#: How long the end of a worker may wait for its last polls, in seconds: the longest poll of SQS
-#: (SQS API reference, ReceiveMessage), and a moment to release the messages it returns.
-LAST_POLLS_SECONDS = 22.0
 #: How often the handles are checked while curl has nothing to wait for, in seconds.
 _LOOK_SECONDS = 0.05
 #: How long curl waits for something to read, in seconds.
@@ -102,10 +99,13 @@ class LastPolls:
             "sqs-heartbeat: receiving ends; messages that open long polls still return are released"
         )
 
-    def wait(self, limit: float = LAST_POLLS_SECONDS) -> None:
-        """Return when the polls are answered, or after `limit` seconds at the latest."""
+    def wait(self) -> None:
+        """Return when the polls are answered, or `READ_GRACE` after their time.
+
+        A poll whose time has passed already is given that long from now on.
+        """
         left = max(0.0, self._ends_at - clock.now()) + READ_GRACE
-        if not self._has_ended.wait(min(limit, left)) and self._multi is not None:
+        if not self._has_ended.wait(left) and self._multi is not None:
             logger.warning(
                 "sqs-heartbeat: a poll that was open when the shutdown began is not answered "
                 "yet: messages that it returns become visible again after their visibility timeout"

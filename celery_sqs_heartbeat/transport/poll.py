@@ -9,8 +9,9 @@ MAX_RECEIVED = 10
 #: Added to the duration of a long poll, for the sending of its answer, in seconds.
 _POLL_GRACE = 0.5
 #: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
-#: network stalls for some seconds: messages in it would be hidden for a whole visibility timeout.
-READ_GRACE = 5.0
+#: network stalls for a moment: messages in it would be hidden for a whole visibility timeout. With
+#: the longest poll and the shortest flush, the worker ends within Kubernetes' 30 s.
+READ_GRACE = 3.0
 #: How late an answer may be before its poll is given up, in seconds. SQS answers within
 #: milliseconds after the wait. The rest allows for a slow network: TCP repeats a lost packet after
 #: 0.2, 0.6, 1.4, 3 and 6.2 s.

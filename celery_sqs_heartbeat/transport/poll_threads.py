@@ -30,12 +30,13 @@ class PollThreads:
         thread.start()
 
     def wait(self, polls: Iterable[Poll]) -> None:
-        """Return when the threads have read their polls, or when all polls should have ended.
+        """Return when the threads have read their polls, or `READ_GRACE` after the polls' time.
 
         Args:
             polls: The worker's open polls.
         """
         now = clock.now()
-        until = max((max(now, poll.ends_at) + READ_GRACE for poll in polls), default=now)
+        ends = [max(now, poll.ends_at) for poll in polls if not poll.is_given_up]
+        until = max(ends, default=now) + READ_GRACE
         for thread in tuple(self._threads):
             thread.join(max(0.0, until - clock.now()))

@@ -29,7 +29,8 @@ HAS_NAMESPACES = (
     subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
 )
 NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES else [])]
-#: How long a process of a killed worker may still live, in seconds.
+#: How long a process of a killed worker may still live, in seconds: less than the 15 s for which a
+#: keeper that can't release its messages would try.
 GONE_AFTER = 12.0
 
 

@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands, languages
 from tests.support.proxy import FaultProxy
 from tests.support.shell import Shell
+from tests.support.stalls import Stall, stood_still
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.warm.client import run_forked
 from tests.support.workers import SAFE_ENV, ProcessWorker
@@ -43,9 +45,8 @@ PROJ, SETTINGS, OPERATE = SNIPPETS = (
     *blocks(README, "python"),
     *blocks(PRODUCTION, "python"),
 )
-#: How often the demo is run at most. Its leases last three seconds, and a machine that stalls for a
-#: second loses some of them. A fault would show each time.
-DEMO_TRIES = 3
+#: How often the demo is run if the machine stalls for longer than this, in seconds.
+DEMO_TRIES, DEMO_STANDSTILL = 3, 1.0
 
 Start = Callable[..., ProcessWorker]
 
@@ -204,17 +205,21 @@ def test_the_worker_shows_the_flag_in_its_help(
     assert "--heartbeat-sqs / --no-heartbeat-sqs" in run_command("celery -A proj worker --help")
 
 
-def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat() -> None:
+def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat(
+    stalls: Sequence[Stall],
+) -> None:
     assert "`make demo`" in (ROOT / README).read_text()
     # All that it needs is installed here. No test installs anything in its own environment.
     stamp = f"{sys.prefix}/demo.stamp"
     command = ["make", "demo", f"VENV={sys.prefix}", f"--old-file={stamp}"]
     for _ in range(DEMO_TRIES):
+        began = time.monotonic()
         shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        rows = _table(shown.stdout)
-        if shown.returncode == 0 and rows["avoidable"][1] == "0":
+        # Its leases last three seconds: a machine that stalls for one second loses some.
+        if stood_still(stalls, began, time.monotonic()) < DEMO_STANDSTILL:
             break
     assert shown.returncode == 0, shown.stdout + shown.stderr
+    rows = _table(shown.stdout)
     assert rows["tasks sent"] == ["8", "8"]
     assert int(rows["avoidable"][0]) > 0
     assert rows["avoidable"][1] == rows["tasks lost"][1] == "0"

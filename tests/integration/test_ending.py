@@ -25,16 +25,17 @@ from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.mark.parametrize(
-    ("began", "waited"),
+    ("taken_over_at", "waits_at", "seconds"),
     [
-        pytest.param(1_000.0, 1_000.0, id="no pool, and a task that took longer than the poll"),
-        pytest.param(0.0, 1_000.0, id="a stall after the signal"),
+        pytest.param(0.0, 0.0, 20.5 + READ_GRACE, id="the longest poll"),
+        pytest.param(1_000.0, 1_000.0, READ_GRACE, id="a task without a pool outlasted the poll"),
+        pytest.param(0.0, 1_000.0, READ_GRACE, id="a stall after the signal"),
     ],
 )
-def test_a_worker_still_waits_for_a_poll_whose_time_has_passed(
-    monkeypatch: pytest.MonkeyPatch, began: float, waited: float
+def test_a_worker_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_passed(
+    monkeypatch: pytest.MonkeyPatch, taken_over_at: float, waits_at: float, seconds: float
 ) -> None:
-    now = began
+    now = taken_over_at
     monkeypatch.setattr(clock, "now", lambda: now)
     waits: list[float] = []
 
@@ -45,9 +46,9 @@ def test_a_worker_still_waits_for_a_poll_whose_time_has_passed(
 
     monkeypatch.setattr(threading, "Event", Event)
     polls = LastPolls(None, [Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True)])
-    now = waited
+    now = waits_at
     polls.wait()
-    assert waits == [READ_GRACE]
+    assert waits == [seconds]
 
 
 class Always:

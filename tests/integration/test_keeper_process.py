@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 #: A visibility timeout in seconds, short enough for a test to outlast it several times, and long
 #: enough for a machine that stalls while a new keeper starts.
 SHORT = 20
-#: A visibility timeout so long that a message that is visible before half of it was released.
+#: A visibility timeout that no test outlasts: a message that is visible was released.
 LONG = 600
 #: How long one receive waits for messages, in seconds.
 LOOK = 5
@@ -142,8 +142,14 @@ def test_a_task_that_blocks_all_threads_for_three_timeouts_loses_no_lease(
     scene.consume(SHORT, "block", 3 * SHORT, library)
     keeper = scene.keeper()
     assert keeper is not None
-    while not scene.has_said("owned"):
-        assert scene.receive() == []
+    received: list[dict[str, Any]] = []
+
+    def has_ended_task() -> bool:
+        received.extend(scene.receive())
+        return bool(received) or scene.has_said("owned")
+
+    wait_until(has_ended_task, 3 * SHORT + PATIENCE)
+    assert received == []
     log = scene.end()
     assert "owned True" in log
     assert "unconfirmed 0" in log
@@ -153,14 +159,14 @@ def test_a_task_that_blocks_all_threads_for_three_timeouts_loses_no_lease(
     assert has_ended(keeper)
 
 
-def test_the_message_of_a_killed_consumer_is_visible_within_seconds(scene: Scene) -> None:
+def test_the_message_of_a_killed_consumer_is_visible_long_before_its_timeout_ends(
+    scene: Scene,
+) -> None:
     scene.consume(LONG, "wait")
     keeper = scene.keeper()
     assert keeper is not None
-    began = time.monotonic()
     scene.consumer.kill()
     (again,) = scene.receive_again()
-    assert time.monotonic() - began < LONG / 2
     assert again["Attributes"]["ApproximateReceiveCount"] == "2"
     wait_until(lambda: has_ended(keeper))
 

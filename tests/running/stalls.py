@@ -19,7 +19,8 @@ import psutil
 def stalls(longest: float) -> Iterator[None]:
     """Stop this process's descendants for random times, which add up to half of the run.
 
-    A process that a test has stopped itself stays stopped.
+    A process that a test has stopped itself stays stopped, unless the test stops it at the very
+    moment at which a stall begins.
 
     Args:
         longest: The longest stall in seconds, and the longest time between two; 0 for no stalls.

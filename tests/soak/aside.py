@@ -10,7 +10,7 @@ from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
 from tests.soak.stale_calls import may_still_be_done
 from tests.soak.table import DELAYED, Cause
-from tests.soak.worker_history import STARVATION, WorkerHistory
+from tests.soak.worker_history import MACHINE, WorkerHistory
 from tests.soak.worker_knowledge import knowledge_of
 
 
@@ -109,7 +109,7 @@ def _was_given_up(earlier: Delivery, call: Call, history: WorkerHistory, ends: f
     and then waited for a CPU. The keeper's wait for the answer also starts with the plan, so a
     busy machine may have used it up.
     """
-    starved = [block for block in history.still if block.why == STARVATION]
+    slow = [block for block in history.still if block.why in MACHINE.values()]
     planned = call.started - earlier.longest_patience
-    was_starved = free(planned, call.started, starved) < HASTE
-    return earlier.message_id in history.unrepeated and (call.started > ends or was_starved)
+    was_slow = free(planned, call.started, slow) < HASTE
+    return earlier.message_id in history.unrepeated and (call.started > ends or was_slow)

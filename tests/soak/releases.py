@@ -41,11 +41,13 @@ def why_released(delivery: Delivery, history: WorkerHistory, at: float) -> Cause
     return (
         _why_its_worker_did(delivery, history, at)
         or _why_its_keeper_did(delivery, history, at)
-        or _why_its_group_was_stopped(delivery, at)
+        or _why_its_group_was_stopped(delivery, history, at)
     )
 
 
-def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
+def _why_its_group_was_stopped(
+    delivery: Delivery, history: WorkerHistory, at: float
+) -> Cause | None:
     """Return whether its worker released or lost a message ahead of it, and it had not started.
 
     A message ahead that is released is released after this one, and judged on its own. If SQS
@@ -57,8 +59,9 @@ def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
     for each in delivery.ahead:
         if each.next is not None and each.receive.done <= at <= each.next.receive.done:
             return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group was released")
-    if any(delivery.receive.done - GRACE <= call.ended <= at for call in delivery.refused_ahead):
-        return Cause(GROUP_STOPPED, "the delete of a message of its group was refused")
+    for call in delivery.refused_ahead:
+        if call.ended <= at and free(call.ended, at, history.still) < GRACE + HASTE:
+            return Cause(GROUP_STOPPED, "the delete of a message of its group was refused")
     return None
 
 

@@ -3,7 +3,7 @@
 The kernel counts it for every thread. A process may wake up late through its own fault, but not
 wait for a CPU: threads that wait for each other do not count.
 
-If a whole machine stops, its processes wait for no CPU. Only a late clock shows that.
+If a whole machine stalls, its processes wait for no CPU. Then a thread wakes up late.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def note_stall(records: Records, stall: Stall) -> None:
     It concerns all workers, because their calls pass the proxies in that process.
     """
     since = stall.until - stall.seconds
-    records.harms.append(Harm(what="starved", at=since, worker="", until=stall.until))
+    records.harms.append(Harm(what="stalled", at=since, worker="", until=stall.until))
 
 
 def _waits(pid: int) -> _Waits:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from tests.soak.audit import Verdict
 from tests.soak.model import Records
 from tests.soak.shares import shares
+from tests.soak.worker_history import MACHINE
 
 #: The width of the name column, in characters.
 WIDTH = 60
@@ -20,9 +21,9 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
     harms = Counter(
         harm.what if harm.worker else f"weather: {harm.what}"
         for harm in records.harms
-        if harm.what != "starved"
+        if harm.what not in MACHINE
     )
-    starved = sum(harm.until - harm.at for harm in records.harms if harm.what == "starved")
+    slow = {f"seconds {what}": round(_seconds(records, what)) for what in MACHINE}
     duplicates = Counter(
         cause for verdict in verdicts if verdict.duplicates for cause in verdict.causes
     )
@@ -43,7 +44,7 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
         "extra receives by cause of the table": shares(verdicts),
         "calls, without empty receives": calls,
         "workers": Counter(info.pool for info in records.workers.values()),
-        "harm": {**dict(harms.most_common()), "seconds starved or stalled": round(starved)},
+        "harm": {**dict(harms.most_common()), **slow},
     }
     return "\n".join(_table(title, rows) for title, rows in tables.items())
 
@@ -53,3 +54,7 @@ def _table(title: str, rows: Mapping[str, object]) -> str:
     return "\n".join(
         [f"{title}:", *(f"  {name:{WIDTH}} {value:>6}" for name, value in sorted_rows)]
     )
+
+
+def _seconds(records: Records, what: str) -> float:
+    return sum(harm.until - harm.at for harm in records.harms if harm.what == what)

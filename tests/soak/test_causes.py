@@ -77,7 +77,7 @@ def test_a_timely_cause_at_its_own_worker_explains_a_duplicate(story: Story, cau
 
 
 @pytest.mark.parametrize(
-    ("seconds", "causes"), [(1.9, ["the machine was too busy"]), (0.9, ["nothing"])]
+    ("seconds", "causes"), [(1.9, ["the machine stalled"]), (0.9, ["nothing"])]
 )
 def test_a_stall_of_the_soaks_own_process_explains_the_time_that_was_measured(
     seconds: float, causes: list[str]

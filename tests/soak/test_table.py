@@ -47,6 +47,7 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.BROKEN: lambda: waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0),
     table.STOPPED: lambda: expired().harm("pause", "a", 4.0, 9.0),
     table.STARVED: lambda: expired().harm("starved", "a", 5.1, 7.0),
+    table.STALLED: lambda: expired().harm("stalled", "", 5.1, 7.0),
     table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
     table.REFUSED: refused,
     table.ACK_FAILED: failed,
@@ -110,7 +111,7 @@ def test_a_small_soak_may_have_one_cause_for_everything() -> None:
 
 def test_only_what_was_requested_or_measured_may_explain_most_of_a_soak() -> None:
     most = [row for row in TABLE if row.share > 0.6]
-    assert most == [table.RELEASED_BY_TASK, table.WAITED_IN_SHUTDOWN, table.STARVED]
+    assert most == [table.RELEASED_BY_TASK, table.WAITED_IN_SHUTDOWN, table.STALLED]
 
 
 def test_a_soak_without_extra_receives_has_shares_of_nothing() -> None:

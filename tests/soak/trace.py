@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.soak.delivery import Message
 from tests.soak.model import CHANGE, DELETE, Call, Entry, Records
+from tests.soak.worker_history import MACHINE
 
 #: Harm that began so many seconds before a message was sent is left out.
 BEFORE = 20.0
@@ -44,7 +45,7 @@ def trace(message: Message, records: Records) -> str:
     workers = {delivery.worker for delivery in message.deliveries}
     end = max(at for at, _, _ in lines) + 10
     for harm in records.harms:
-        if harm.what == "starved":
+        if harm.what in MACHINE:
             continue
         if harm.worker in workers | {""} and began - BEFORE < harm.at < end:
             until = f" until {harm.until - began:+.3f}" if harm.until < math.inf else ""

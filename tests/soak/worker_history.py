@@ -16,6 +16,7 @@ from tests.soak.table import (
     BROKEN,
     CUT_OFF_BY_SHUTDOWN,
     KILLED,
+    STALLED,
     STARVED,
     STOPPED,
     UNREAD,
@@ -25,7 +26,11 @@ from tests.soak.table import (
 
 #: The kinds of shutdown.
 STOPS = ("warm", "soft", "cold")
-STARVATION = Cause(STARVED, "the machine was too busy")
+#: The causes in a machine, by the harm.
+MACHINE = {
+    "starved": Cause(STARVED, "the machine was too busy"),
+    "stalled": Cause(STALLED, "the machine stalled"),
+}
 #: The tolerance when an event is compared with a time, in seconds.
 _EXACT = 0.1
 #: The longest time until a worker records that it has lost its connection, in seconds.
@@ -131,10 +136,10 @@ def read_histories(records: Records) -> dict[str, WorkerHistory]:
             if harm.what == "pause":
                 why = Cause(STOPPED, "its worker was stopped")
                 history.still.append(Block(why=why, start=harm.at, end=harm.until))
-            elif harm.what == "starved":
-                starved = Block(why=STARVATION, start=harm.at, end=harm.until)
-                history.still.append(starved)
-                history.blocks.append(starved)
+            elif harm.what in MACHINE:
+                slow = Block(why=MACHINE[harm.what], start=harm.at, end=harm.until)
+                history.still.append(slow)
+                history.blocks.append(slow)
     for worker, message_id in records.unrepeated:
         histories[worker].unrepeated.add(message_id)
     for note in records.notes:

@@ -89,7 +89,8 @@ def receive(keeper: LinkedKeeper, name: str, queue_url: str) -> None:
 @pytest.fixture
 def side(monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(liveness, "_LOOKS", HANG_SECONDS / liveness.LOOK_SECONDS)
+    for name in ("_LOOKS", "_BUSY_LOOKS"):
+        monkeypatch.setattr(liveness, name, HANG_SECONDS / liveness.LOOK_SECONDS)
     monkeypatch.setattr(liveness, "_START_LOOKS", START_SECONDS / liveness.LOOK_SECONDS)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         yield Side(silent)
