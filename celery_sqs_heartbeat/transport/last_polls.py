@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.poll import READ_GRACE, Poll
+from celery_sqs_heartbeat.transport.poll import Poll, awaited_until
 from celery_sqs_heartbeat.transport.poll_sending import is_polls
 from celery_sqs_heartbeat.transport.uninterrupted_curl import unguarded
 
@@ -75,15 +75,12 @@ class LastPolls:
     """
 
     def __init__(self, client: Any, polls: Iterable[Poll]) -> None:
-        now = clock.now()
         # The worker does not wait for polls that it has given up.
-        ends = [poll.ends_at for poll in polls if poll.is_sent and not poll.is_given_up]
-        # A poll whose time has passed may have an answer, too: a worker without a pool reads late.
-        self._ends_at = max([now, *ends])
+        self._polls = [poll for poll in polls if poll.is_sent and not poll.is_given_up]
         self._has_ended = threading.Event()
         self._client = client
         self._multi = None
-        if not ends or not hasattr(client, "_multi") or getattr(client, "_closed", False):
+        if not self._polls or not hasattr(client, "_multi") or getattr(client, "_closed", False):
             self._has_ended.set()
             return
         client._pop_from_hub()
@@ -100,11 +97,9 @@ class LastPolls:
         )
 
     def wait(self) -> None:
-        """Return when the polls are answered, or `READ_GRACE` after their time.
-
-        A poll whose time has passed already is given that long from now on.
-        """
-        left = max(0.0, self._ends_at - clock.now()) + READ_GRACE
+        """Return when the polls are answered, or are no longer awaited."""
+        now = clock.now()
+        left = awaited_until(self._polls, now) - now
         if not self._has_ended.wait(left) and self._multi is not None:
             logger.warning(
                 "sqs-heartbeat: a poll that was open when the shutdown began is not answered "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: The most messages of one receive (SQS API reference, ReceiveMessage).
@@ -11,7 +12,7 @@ _POLL_GRACE = 0.5
 #: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
 #: network stalls for a moment: messages in it would be hidden for a whole visibility timeout. With
 #: the longest poll and the shortest flush, the worker ends within Kubernetes' 30 s.
-READ_GRACE = 3.0
+_READ_GRACE = 3.0
 #: How late an answer may be before its poll is given up, in seconds. SQS answers within
 #: milliseconds after the wait. The rest allows for a slow network: TCP repeats a lost packet after
 #: 0.2, 0.6, 1.4, 3 and 6.2 s.
@@ -57,3 +58,12 @@ class Poll:
     def patience(self) -> float:
         """How long to wait for its answer before the queue is polled again, in seconds."""
         return self.waits + _POLL_GRACE + POLL_MARGIN
+
+
+def awaited_until(polls: Iterable[Poll], now: float) -> float:
+    """Return until when a worker that ends waits for the answers of its polls, in `clock.now`.
+
+    If their time has passed already, it still waits for a moment from now on: they may be answered.
+    """
+    ends = [poll.ends_at for poll in polls if not poll.is_given_up]
+    return max([now, *ends]) + _READ_GRACE

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from weakref import WeakSet
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.poll import READ_GRACE, Poll
+from celery_sqs_heartbeat.transport.poll import Poll, awaited_until
 
 #: Their name.
 POLL_THREAD = "sqs-heartbeat-poll"
@@ -30,13 +30,11 @@ class PollThreads:
         thread.start()
 
     def wait(self, polls: Iterable[Poll]) -> None:
-        """Return when the threads have read their polls, or `READ_GRACE` after the polls' time.
+        """Return when the threads have read their polls, or when these are no longer awaited.
 
         Args:
             polls: The worker's open polls.
         """
-        now = clock.now()
-        ends = [max(now, poll.ends_at) for poll in polls if not poll.is_given_up]
-        until = max(ends, default=now) + READ_GRACE
+        until = awaited_until(polls, clock.now())
         for thread in tuple(self._threads):
             thread.join(max(0.0, until - clock.now()))

@@ -57,8 +57,7 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
     _note(group, number, "start")
     time.sleep(seconds)
     if first == "hold":
-        while not _held(os.environ["ORDERED_LEDGER"], group, number).exists():
-            time.sleep(0.05)
+        wait_until(_held(os.environ["ORDERED_LEDGER"], group, number).exists)
         first = ""
     if first and _is_first(group, number):
         _note(group, number, first)

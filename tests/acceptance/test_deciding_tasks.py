@@ -25,6 +25,8 @@ POOLS: dict[str, dict[str, Any]] = {
     "eventlet": {},
     **({"spawn": {"worker_pool_start_method": "spawn"}} if celery.VERSION >= (5, 7) else {}),
 }
+#: What a worker logs if a busy machine stalls it or its keeper.
+STALLS = ("the process did not run for", "the keeper is", "the keeper's process")
 every_pool = pytest.mark.parametrize("pool", POOLS)
 
 
@@ -57,9 +59,8 @@ def test_a_task_that_releases_its_message_gets_it_after_the_delay_and_has_not_fa
     assert "Traceback" not in log
     lines = log.partition("ready.")[2].splitlines()
     assert [line for line in lines if "retry" in line] == []
-    # A stall of the worker or its keeper may be logged.
-    about_the_task = [line for line in lines if f"{MODULE}.release" in line]
-    assert [line for line in about_the_task if "WARNING/" in line or "ERROR/" in line] == []
+    complaints = [line for line in lines if "WARNING/" in line or "ERROR/" in line]
+    assert [line for line in complaints if not any(stall in line for stall in STALLS)] == []
 
 
 @pytest.mark.parametrize("way", ["error", "released"])

@@ -182,10 +182,12 @@ def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
         leases: dict[str, Any] = json.loads(ask(worker, "/leases"))
         return leases
 
-    def is_stopped(leases: dict[str, Any]) -> bool:
-        return bool(leases["stopped_groups"] and leases["running"] == 1)
+    def is_stopped() -> bool:
+        leases = shown()
+        is_over = leases["stopped_groups"] and not leases["pending_releases"]
+        return bool(is_over) and leases["running"] == 1
 
-    wait_until(lambda: is_stopped(shown()) and not shown()["pending_releases"])
+    wait_until(is_stopped)
     leases = shown()
     assert (leases["groups"], leases["behind"], leases["running"]) == (1, 2, 1)
     (stopped,) = leases["stopped_groups"]

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
-from celery_sqs_heartbeat.transport.poll import READ_GRACE, Poll
+from celery_sqs_heartbeat.transport.poll import Poll, awaited_until
 from celery_sqs_heartbeat.transport.poll_sending import sending_for
 from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
 from tests.support.insides import add_poll, is_over, read_answers, uses_curl
@@ -27,9 +27,9 @@ from tests.support.waiting import PATIENCE, wait_until
 @pytest.mark.parametrize(
     ("taken_over_at", "waits_at", "seconds"),
     [
-        pytest.param(0.0, 0.0, 20.5 + READ_GRACE, id="the longest poll"),
-        pytest.param(1_000.0, 1_000.0, READ_GRACE, id="a task without a pool outlasted the poll"),
-        pytest.param(0.0, 1_000.0, READ_GRACE, id="a stall after the signal"),
+        pytest.param(0.0, 0.0, 23.5, id="the longest poll"),
+        pytest.param(1_000.0, 1_000.0, 3.0, id="a task without a pool outlasted the poll"),
+        pytest.param(0.0, 1_000.0, 3.0, id="a stall after the signal"),
     ],
 )
 def test_a_worker_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_passed(
@@ -49,6 +49,11 @@ def test_a_worker_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_pas
     now = waits_at
     polls.wait()
     assert waits == [seconds]
+
+
+def test_a_poll_that_was_given_up_is_not_awaited() -> None:
+    given_up = Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True, is_given_up=True)
+    assert awaited_until([given_up], 5.0) == 8.0
 
 
 class Always:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import signal
 import threading
 from collections.abc import Iterator
 
@@ -25,16 +24,17 @@ def stalls(longest: float) -> Iterator[None]:
     Args:
         longest: The longest stall in seconds, and the longest time between two; 0 for no stalls.
     """
+    if not longest:
+        yield
+        return
     ended = threading.Event()
     thread = threading.Thread(target=_stall_until, args=(ended, longest), daemon=True)
-    if longest:
-        thread.start()
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        if longest:
-            thread.join()
+        thread.join()
 
 
 def _stall_until(ended: threading.Event, longest: float) -> None:
@@ -42,7 +42,8 @@ def _stall_until(ended: threading.Event, longest: float) -> None:
         stopped = _stop_all()
         ended.wait(random.uniform(0, longest))
         for process in stopped:
-            _send(process, signal.SIGCONT)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def _stop_all() -> list[psutil.Process]:
@@ -55,18 +56,14 @@ def _stop_all() -> list[psutil.Process]:
     stopped: list[psutil.Process] = []
     while new := set(psutil.Process().children(recursive=True)) - seen:
         seen |= new
-        stopped += [process for process in new if _runs(process) and _send(process, signal.SIGSTOP)]
+        stopped += [process for process in new if _stop(process)]
     return stopped
 
 
-def _runs(process: psutil.Process) -> bool:
+def _stop(process: psutil.Process) -> bool:
+    """Stop a process, and return whether it was running."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
-    return False
-
-
-def _send(process: psutil.Process, number: signal.Signals) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(number)
-        return True
+        if process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+            process.suspend()
+            return True
     return False

@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.soak.fault_injector import FaultInjector
@@ -111,14 +112,19 @@ def _read(call: Call, body: Body, answer: Answer, *, is_reported: bool) -> None:
     done, refused = {entry.handle for entry in call.entries}, set()
     if "Entries" in body:
         # The server may have received only some of this call's entries.
-        ids = {each["Id"] for each in payload.get("Successful", ())}
-        done = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
-        ids = {each["Id"] for each in payload.get("Failed", ()) if each["Code"] == STALE}
-        refused = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
+        done = _handles(body, payload.get("Successful", ()))
+        stale = [each for each in payload.get("Failed", ()) if each["Code"] == STALE]
+        refused = _handles(body, stale)
     for entry in call.entries:
         entry.refused |= is_reported and entry.handle in refused
         if entry.handle in done:
             entry.done, entry.told = True, is_reported
+
+
+def _handles(body: Body, results: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the handles of the entries that results are about."""
+    ids = {each["Id"] for each in results}
+    return {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
 
 
 def _received(message: dict[str, Any], timeout: int) -> Entry:
