@@ -18,6 +18,9 @@ MAX_WAIT = 20
 #: The entries of kombu's `client-config` that limit a call's duration, in seconds.
 TIMEOUTS = ("connect_timeout", "read_timeout")
 
+#: A check for each option, and the same rule in words.
+_Rules = Mapping[str, tuple[Callable[[Any], bool], str]]
+
 _NAME = "broker_transport_options"
 _CLIENT = "client-config"
 
@@ -25,7 +28,8 @@ _CLIENT = "client-config"
 def option_faults(options: object) -> Iterator[str]:
     """Yield a sentence for each transport option with which a worker would fail.
 
-    Missing options and options without a rule here are left to kombu.
+    Missing options and options without a rule here are left to kombu. So are options that do not
+    matter: those of a role if there is none, and those of new queues (`creation_faults`).
 
     Args:
         options: The value of `broker_transport_options`.
@@ -36,11 +40,23 @@ def option_faults(options: object) -> Iterator[str]:
     for name in options:
         if not isinstance(name, str):
             yield f"{_NAME}[{name!r}]: must be the name of an option, not {type(name).__name__}"
-    for name, (is_right, rule) in _RULES.items():
-        if name in options and not is_right(value := options[name]):
-            yield f"{_NAME}[{name!r}]={value!r}: must be {rule}"
+    yield from _broken(_RULES, options)
+    if options.get("sts_role_arn"):
+        yield from _broken(_ROLE_RULES, options)
     yield from _client_faults(options.get(_CLIENT) or {})
     yield from _predefined_faults(options.get("predefined_queues") or {})
+
+
+def creation_faults(options: object) -> Iterator[str]:
+    """Yield a sentence for each transport option with which kombu can't create a queue."""
+    if isinstance(options, Mapping):
+        yield from _broken(_CREATION_RULES, options)
+
+
+def _broken(rules: _Rules, options: Mapping[Any, Any]) -> Iterator[str]:
+    for name, (is_right, rule) in rules.items():
+        if name in options and not is_right(value := options[name]):
+            yield f"{_NAME}[{name!r}]={value!r}: must be {rule}"
 
 
 def _client_faults(given: object) -> Iterator[str]:
@@ -119,14 +135,9 @@ def _is_attributes(value: object) -> bool:
     )
 
 
-#: A check for each option, and the same rule in words.
-_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_RULES: _Rules = {
     "wait_time_seconds": (_is_wait, f"a whole number of seconds from 0 to {MAX_WAIT}"),
     "polling_interval": (_is_pause, "a number of seconds, 0 or more"),
-    "visibility_timeout": (
-        _is_created_timeout,
-        f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
-    ),
     "is_secure": (lambda value: value is None or isinstance(value, bool), "True or False"),
     "queue_name_prefix": (lambda value: isinstance(value, str), "a string"),
     "region": (_is_region, "the name of a region, such as 'eu-west-1'"),
@@ -134,7 +145,15 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         _is_role,
         "the ARN of a role, such as 'arn:aws:iam::123456789012:role/worker'",
     ),
+}
+_ROLE_RULES: _Rules = {
     "sts_token_timeout": (_is_lifetime, "a number of seconds above 0"),
     "sts_token_buffer_time": (_is_pause, "a number of seconds, 0 or more"),
+}
+_CREATION_RULES: _Rules = {
+    "visibility_timeout": (
+        _is_created_timeout,
+        f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
+    ),
     "sqs-creation-attributes": (_is_attributes, "a dict with a string for each attribute's name"),
 }

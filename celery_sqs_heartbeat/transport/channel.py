@@ -7,7 +7,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.direct.deletes import make_deletes_direct
+from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
 from celery_sqs_heartbeat.transport.backpressure import Backpressure
@@ -85,6 +87,13 @@ class Channel(SQS.Channel):
     def transport_options(self) -> Any:
         """The options of kombu's transport, with a timeout for every call."""
         return with_timeouts(super().transport_options)
+
+    @property
+    def visibility_timeout(self) -> Any:
+        """The timeout of a queue that kombu must create now, if the options for that are right."""
+        if faults := [*creation_faults(self.transport_options)]:
+            raise ConfigurationError(faults)
+        return super().visibility_timeout
 
     @property
     def fetch_message_attributes(self) -> Any:

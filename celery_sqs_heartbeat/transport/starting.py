@@ -43,6 +43,10 @@ class Starting:
             if not self._heartbeat.terms.has_begun:
                 self._heartbeat.refuse(UnusableQueues(what, str(error)))
             raise
+        except ConfigurationError as error:
+            if not self._heartbeat.terms.has_begun:
+                self._heartbeat.refuse(error)
+            raise
 
     def prepare(self, queue: str) -> None:
         """Make a queue ready to be consumed from. Before the first one, check all of them.

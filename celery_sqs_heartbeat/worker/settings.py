@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.settings.suggesting import did_you_mean, resembles
-from celery_sqs_heartbeat.sqs.options import option_faults
+from celery_sqs_heartbeat.sqs.options import creation_faults, option_faults
 from celery_sqs_heartbeat.worker.celeryconf import celery_faults
 from celery_sqs_heartbeat.worker.namespace import naming
 
@@ -67,7 +67,7 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
     """Return the settings of an app whose worker is about to start, with SQS as its broker.
 
     This also checks Celery's own settings and its transport options. With wrong ones, Celery would
-    fail during the start.
+    fail during the start. Options that matter only if a queue has to be created are warned of.
 
     Raises:
         WorkerConfigurationError: Some are wrong; it lists them all.
@@ -80,6 +80,11 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
         raise WorkerConfigurationError([*error.faults, *faults]) from None
     if faults:
         raise WorkerConfigurationError(faults)
+    for fault in map(naming(app), creation_faults(app.conf.broker_transport_options)):
+        logger.warning(
+            "sqs-heartbeat: %s, if kombu has to create a queue. For other queues it has no effect",
+            fault,
+        )
     return settings
 
 

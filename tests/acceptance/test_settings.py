@@ -18,6 +18,24 @@ NewScene = Callable[..., Scene]
 EAGER = {"sqs_heartbeat_visibility_timeout": 60, "sqs_heartbeat_threshold": 59}
 
 
+def test_a_transport_option_for_new_queues_is_refused_only_if_a_queue_must_be_created(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    options = {"region": "us-east-1", "is_secure": False, "visibility_timeout": 86400}
+    conf = {"broker_transport_options": options}
+    said = "broker_transport_options['visibility_timeout']=86400: must be a whole number"
+    worker = scene.worker("-c", "1", conf=conf)
+    scene.send("work", "a")
+    scene.wait_for_notes("end", 1)
+    assert worker.logs().count(said) == 1
+    refused = scene.worker("-c", "1", "-Q", f"{scene.name}-new", conf=conf, wait=False)
+    assert refused.wait_for_exit() == 1
+    assert "1 setting is wrong" in refused.logs()
+    assert "Traceback" not in refused.logs()
+    assert f"{scene.name}-new" not in str(scene.client.list_queues())
+
+
 @pytest.mark.fresh
 def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: NewScene) -> None:
     scene = new_scene()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.sqs.options import option_faults
+from celery_sqs_heartbeat.sqs.options import creation_faults, option_faults
 
 SECRET = "s3cr3t"
+ROLE = {"sts_role_arn": "arn:aws:iam::1:role/r"}
 URL = "https://sqs.eu-west-1.amazonaws.com/1/q"
 
 
@@ -19,11 +20,12 @@ URL = "https://sqs.eu-west-1.amazonaws.com/1/q"
         {"an_option_of_another_version": object()},
         *({"wait_time_seconds": value} for value in (0, 1, 20)),
         *({"polling_interval": value} for value in (None, 0, 0.2, 100)),
-        *({"visibility_timeout": value} for value in (None, "", "30", 0, 43200, 60.0)),
         {"queue_name_prefix": ""},
         *({"region": value} for value in (None, "eu-west-1")),
         {"sts_role_arn": "arn:aws:iam::1:role/r", "sts_token_timeout": 900},
-        {"sqs-creation-attributes": {"KmsMasterKeyId": "alias/aws/sqs"}},
+        # They matter only with a role, or if a queue has to be created.
+        {"sts_token_timeout": "x", "sts_token_buffer_time": -1},
+        {"visibility_timeout": 86_400, "sqs-creation-attributes": 5},
         *({"client-config": value} for value in (None, {}, {"read_timeout": None})),
         {"client-config": {"connect_timeout": 0.1, "proxies": {"https": "http://x"}}},
         {"client-config": {"retries": {"mode": "adaptive", "max_attempts": 4}}},
@@ -47,28 +49,14 @@ def test_options_that_a_worker_can_start_with_have_no_faults(options: dict[str, 
             ({"polling_interval": value}, f"['polling_interval']={value!r}", "0 or more")
             for value in (-1, "1", True)
         ),
-        *(
-            ({"visibility_timeout": value}, f"['visibility_timeout']={value!r}", "0 to 43200")
-            for value in (-1, 43201, "x", float("inf"), [30])
-        ),
         ({5: 1}, "[5]", "the name of an option, not int"),
         ({"is_secure": "no"}, "['is_secure']='no'", "True or False"),
         ({"queue_name_prefix": 5}, "['queue_name_prefix']=5", "a string"),
         ({"region": 5}, "['region']=5", "eu-west-1"),
         ({"region": "nowhere at all"}, "['region']='nowhere at all'", "eu-west-1"),
         ({"sts_role_arn": 5}, "['sts_role_arn']=5", "arn:aws:iam"),
-        ({"sts_token_timeout": "x"}, "['sts_token_timeout']='x'", "above 0"),
-        ({"sts_token_buffer_time": -1}, "['sts_token_buffer_time']=-1", "0 or more"),
-        (
-            {"sqs-creation-attributes": 5},
-            "['sqs-creation-attributes']=5",
-            "a dict with a string for each",
-        ),
-        (
-            {"sqs-creation-attributes": {"DelaySeconds": 5}},
-            "attributes']",
-            "a dict with a string for each",
-        ),
+        ({**ROLE, "sts_token_timeout": "x"}, "['sts_token_timeout']='x'", "above 0"),
+        ({**ROLE, "sts_token_buffer_time": -1}, "['sts_token_buffer_time']=-1", "0 or more"),
         ({"client-config": 5}, "['client-config']=5", "botocore.config.Config"),
         *(
             ({"client-config": {name: value}}, f"[{name!r}]={value!r}", "above 0, or None")
@@ -93,6 +81,34 @@ def test_a_wrong_option_is_named_with_its_value_and_its_rule(
     assert fault.startswith("broker_transport_options")
     assert where in fault
     assert rule in fault
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(
+            ({"visibility_timeout": value}, "from 0 to 43200")
+            for value in (-1, 43201, "x", float("inf"), [30])
+        ),
+        *(
+            ({"sqs-creation-attributes": value}, "a dict with a string for each")
+            for value in (5, {"DelaySeconds": 5})
+        ),
+    ],
+)
+def test_options_that_no_queue_can_be_created_with_are_named(
+    options: dict[str, Any], said: str
+) -> None:
+    (fault,) = creation_faults(options)
+    ((name, value),) = options.items()
+    assert fault.startswith(f"broker_transport_options[{name!r}]={value!r}: must be ")
+    assert said in fault
+
+
+@pytest.mark.parametrize("value", [None, "", "30", 0, 43200, 60.0])
+def test_a_queue_can_be_created_with_each_timeout_that_kombu_understands(value: object) -> None:
+    options = {"visibility_timeout": value, "sqs-creation-attributes": {"KmsMasterKeyId": "k"}}
+    assert [*creation_faults(options)] == []
 
 
 def test_all_wrong_options_are_listed_at_once() -> None:

@@ -36,7 +36,7 @@ PLAIN = {
     *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
     *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
     *("group", "sequence_number", "grp", "sn"),
-    *("cause", "reason", "fault", "faults", "option_faults", "broken_broker"),
+    *("cause", "reason", "fault", "faults", "option_faults", "creation_faults", "broken_broker"),
     *("dead_letters", "versions", "wakeup"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
     *("labels", "zeros", "buckets", "content_type", "default", "events"),

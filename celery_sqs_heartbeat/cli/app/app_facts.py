@@ -33,6 +33,7 @@ class BrokerFacts:
         own_transport: A transport that derives from kombu's. The heartbeat does not replace it.
         broken_broker: Why kombu can't use the broker's configuration.
         option_faults: The faults of the transport options.
+        creation_faults: The faults of those that matter only when kombu creates a queue.
         plain_http: The address of SQS, if it is not this machine's and has no TLS.
     """
 
@@ -41,6 +42,7 @@ class BrokerFacts:
     own_transport: str | None = None
     broken_broker: str | None = None
     option_faults: Sequence[str] = ()
+    creation_faults: Sequence[str] = ()
     wait_time: int = 10
     polling_interval: float = 1
     created_timeout: object = None

@@ -57,6 +57,7 @@ def read_app(
         own_transport=broker.own_transport,
         broken_broker=broker.broken_broker,
         option_faults=broker.option_faults,
+        creation_faults=broker.creation_faults,
         wait_time=broker.wait_time,
         polling_interval=broker.polling_interval,
         created_timeout=broker.created_timeout,

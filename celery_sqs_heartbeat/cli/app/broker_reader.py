@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.cli.app.app_facts import BrokerFacts
 from celery_sqs_heartbeat.cli.app.offline_broker import Broker
 from celery_sqs_heartbeat.settings.address import is_loopback
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
-from celery_sqs_heartbeat.sqs.options import option_faults
+from celery_sqs_heartbeat.sqs.options import creation_faults, option_faults
 from celery_sqs_heartbeat.transport import Transport
 
 
@@ -52,6 +52,7 @@ def read_broker(app: Any) -> BrokerFacts:
         wait_time=options.get("wait_time_seconds", SQS.Channel.default_wait_time_seconds),
         polling_interval=SQS.Transport.polling_interval if interval is None else interval,
         created_timeout=options.get("visibility_timeout"),
+        creation_faults=tuple(creation_faults(options)),
         is_predefined=bool(options.get("predefined_queues")),
     )
 

@@ -27,7 +27,7 @@ SHORT_RETENTION = 86_400
 def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     """Check whether the queue exists, and its attributes."""
     if queue.found.tried is Tried.NO_QUEUE:
-        yield _missing(queue)
+        yield _missing(app, queue)
     if not queue.attributes:
         return
     own_timeout = read_attributes(queue.attributes).visibility_timeout
@@ -49,7 +49,7 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         yield queue_kinds.ENCRYPTED.found(queue=queue.name, value=key)
 
 
-def _missing(queue: QueueFacts) -> Finding:
+def _missing(app: AppFacts, queue: QueueFacts) -> Finding:
     if queue.url is not None and queue.is_predefined:
         return queue_kinds.MISSING.found(queue=queue.name, value=queue.url)
     own_name = None if queue.sqs_name == queue.name else queue.sqs_name
@@ -57,6 +57,10 @@ def _missing(queue: QueueFacts) -> Finding:
         return queue_kinds.NOT_PREDEFINED.found(queue=queue.name, value=own_name)
     if queue.sqs_name is not None and not is_queue_name(queue.sqs_name):
         return queue_kinds.WRONG_NAME.found(queue=queue.name, value=own_name)
+    if app.creation_faults:
+        return of_fault(
+            queue_kinds.CANNOT_BE_CREATED, "; ".join(app.creation_faults), queue=queue.name
+        )
     return queue_kinds.WILL_BE_CREATED.found(queue=queue.name, value=own_name)
 
 

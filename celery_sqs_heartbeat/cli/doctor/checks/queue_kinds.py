@@ -46,6 +46,12 @@ WILL_BE_CREATED = Kind(
     "unless the transport option visibility_timeout sets another.",
     "Create it yourself, with a visibility timeout of about 30 s and a redrive policy.",
 )
+CANNOT_BE_CREATED = Kind(
+    "SQSHB-E219",
+    "the queue does not exist, and a transport option for new queues is wrong",
+    "kombu can't create the queue. A worker that consumes from it refuses to start.",
+    "Create the queue yourself, or correct the option in broker_transport_options.",
+)
 DOES_NOT_FIT = Kind(
     "SQSHB-E203",
     "the settings do not fit the queue",
@@ -131,6 +137,7 @@ KINDS = (
     WRONG_NAME,
     NONE,
     WILL_BE_CREATED,
+    CANNOT_BE_CREATED,
     DOES_NOT_FIT,
     NO_REDRIVE,
     FEW_TRIES,
