@@ -23,6 +23,7 @@ from celery_sqs_heartbeat.leases.leases import Leases
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 
 
 class LeaseKeeper:
@@ -213,7 +214,7 @@ class LeaseKeeper:
         *,
         terms: LeaseTerms | None = None,
         sent_at: float | None = None,
-        release_delay: float | Callable[[int], float] = 0,
+        release_delay: float | Callable[[int], float] = BACKOFF,
     ) -> Iterator[Lease]:
         """Keep a message while the block runs; then delete it, or release it on an error.
 
@@ -223,7 +224,8 @@ class LeaseKeeper:
 
         Args:
             release_delay: After how many seconds the message is visible again after an error: a
-                number, or a function of the message's receive count.
+                number, or a function of the message's receive count. By default at once after the
+                first receive, then 2, 4, 8, ... up to 300, less up to half of that at random.
 
         Raises:
             AlreadyHeld: The message must not be processed (again); the block does not run.

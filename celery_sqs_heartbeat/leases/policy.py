@@ -230,16 +230,6 @@ def call_patience(threshold: float) -> float:
     return min(max(threshold * CALL_PART, slow), MAX_CALL_SECONDS)
 
 
-def poison_delay(receive_count: int, *, visibility_timeout: int) -> int:
-    """Return the release delay on a queue with no dead-letter queue, in seconds.
-
-    It doubles with each receive, from 1 s up to the visibility timeout. So a message whose task
-    always fails does not run in a tight loop.
-    """
-    doublings = min(max(receive_count, 1) - 1, 16)
-    return max(1, min(1 << doublings, visibility_timeout))
-
-
 def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
     """Return how many leases can be kept with this many full batches a second."""
     return math.floor(calls_per_second * MAX_BATCH_ENTRIES * (visibility_timeout - threshold))

@@ -13,15 +13,17 @@ from typing import Any
 
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.settings.number_check import number_fault
-from celery_sqs_heartbeat.settings.release_policies import IMMEDIATE, ReleasePolicy, Verdict
+from celery_sqs_heartbeat.settings.release_policies import BACKOFF, IMMEDIATE, ReleasePolicy, keep
 from celery_sqs_heartbeat.settings.suggesting import closest
 
-Policy = ReleasePolicy | Verdict
+#: From a receive count to seconds, or None to keep the message hidden.
+Policy = Callable[[int], float | None]
 
 #: By name: the function that makes the policy, and an example of its text.
 _POLICIES: Mapping[str, tuple[Callable[..., Policy], str]] = {
+    "backoff": (lambda: BACKOFF, "backoff"),
     "immediate": (lambda: IMMEDIATE, "immediate"),
-    "keep": (lambda: Verdict.KEEP, "keep"),
+    "keep": (lambda: keep, "keep"),
     "fixed": (ReleasePolicy.fixed, "fixed(30)"),
     "linear": (ReleasePolicy.linear, "linear(10, max=600)"),
     "exponential": (ReleasePolicy.exponential, "exponential(base=2, max=900, jitter=True)"),

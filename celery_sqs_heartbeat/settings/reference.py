@@ -54,9 +54,10 @@ REFERENCE: Mapping[str, Entry] = {
         "due later waits at SQS (except on FIFO queues), see [below](#tasks-that-are-due-later)",
     ),
     "release_delay": Entry(
-        "`0`",
-        "when a message becomes visible again after a failure: a number, a list by receive count "
-        f"(the last repeats), {_POLICIES}, a function, or its path "
+        '`"backoff"`',
+        "when a message becomes visible again after a failure: at once after the first receive, "
+        "then after 2, 4, 8, ... up to 300 s, less up to half of that at random. Or a number, a "
+        f"list by receive count (the last repeats), {_POLICIES}, a function, or its path "
         'as `"proj.delays:backoff"`: [each of them](howto/retries.md)',
     ),
     "on_lost": Entry(

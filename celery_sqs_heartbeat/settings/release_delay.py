@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +12,12 @@ from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.settings.delay_functions import BadFunction, Form, form_of
 from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.number_check import number_fault
-from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, BadPolicy, Policy, parse_policy
-from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy, Verdict
+from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, BadPolicy, parse_policy
+from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 
-#: Seconds; a list with one delay for each receive (the last repeats); a policy; or a function, see
-#: `delay_functions`.
-ReleaseDelay = float | Sequence[float] | Policy | Callable[..., float | None]
+#: Seconds; a list with one delay for each receive (the last repeats); or a function, see
+#: `delay_functions`. A policy is a function of the receive count.
+ReleaseDelay = float | Sequence[float] | Callable[..., float | None]
 
 _WAY_OUT = (
     "must be seconds, a list of seconds by receive count, a function, its 'module:function', or "
@@ -66,36 +65,25 @@ def read_release_delay(value: Any) -> Any:
     return value
 
 
-def choose_delay(
-    setting: ReleaseDelay | None,
-    failure: Failure,
-    draw: Callable[[], float] = random.random,
-) -> float | Verdict:
-    """Return the release delay after a failure, 0 to SQS's 12 hours, or a verdict instead.
+def choose_delay(setting: ReleaseDelay | None, failure: Failure) -> float | None:
+    """Return the release delay after a failure, 0 to SQS's 12 hours, or None to keep the message.
 
-    `Verdict.USUAL` stands for an unset setting, and for 0 from a number, a list or a function of
-    the receive count alone.
+    An unset setting is the default, `backoff`.
 
     Raises:
         UnusableDelay: The configured function returned no seconds.
         Exception: Whatever the configured function raised.
     """
-    delay: Any = setting or 0
-    if isinstance(delay, Verdict):
-        return delay
-    if isinstance(delay, ReleasePolicy):
-        return delay.delay(failure.receive_count, draw())
-    if callable(delay):
-        return _returned(delay, failure)
-    if isinstance(delay, Sequence):
-        delay = delay[min(max(failure.receive_count, 1), len(delay)) - 1]
-    return float(delay) or Verdict.USUAL
-
-
-def _returned(function: Callable[..., Any], failure: Failure) -> float | Verdict:
-    if form_of(function) is Form.FAILURE:
-        return _usable(_of_failure(function, failure))
-    return _usable(function(failure.receive_count)) or Verdict.USUAL
+    if setting is None:
+        return BACKOFF(failure.receive_count)
+    if callable(setting):
+        takes_failure = form_of(setting) is Form.FAILURE
+        return _usable(
+            _of_failure(setting, failure) if takes_failure else setting(failure.receive_count)
+        )
+    if isinstance(setting, Sequence):
+        return float(setting[min(max(failure.receive_count, 1), len(setting)) - 1])
+    return float(setting)
 
 
 def _of_failure(function: Callable[..., Any], failure: Failure) -> Any:
@@ -107,10 +95,10 @@ def _of_failure(function: Callable[..., Any], failure: Failure) -> Any:
     )
 
 
-def _usable(delay: Any) -> float | Verdict:
+def _usable(delay: Any) -> float | None:
     """Return what a function returned, limited to what SQS accepts."""
     if delay is None:
-        return Verdict.KEEP
+        return None
     # NaN is not equal to itself.
     if not is_number(delay) or delay != delay:
         raise UnusableDelay(f"it returned {delay!r}: must be a number of seconds, or None")

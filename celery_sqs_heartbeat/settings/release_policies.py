@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import enum
+import random
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
@@ -11,15 +11,6 @@ from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 _MOST_STEPS = 10**9
 #: Doublings after which any delay is longer than SQS allows.
 _MOST_DOUBLINGS = 64
-
-
-class Verdict(enum.Enum):
-    """What to do with a message instead of releasing it after some seconds."""
-
-    #: Let the lease expire: the message becomes visible when its visibility timeout ends.
-    KEEP = "keep"
-    #: As if nothing were set: at once, or after growing delays if there is no dead-letter queue.
-    USUAL = "usual"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +23,7 @@ class ReleasePolicy:
         doubles: Whether the delay doubles with each further receive.
         jitter: Whether to draw a random delay from the upper half of that. Messages that failed
             together then do not return together.
+        at_once: After how many of the first receives the message is released at once.
     """
 
     first: float
@@ -39,6 +31,7 @@ class ReleasePolicy:
     doubles: bool = False
     most: float = MAX_VISIBILITY_SECONDS
     jitter: bool = False
+    at_once: int = 0
 
     @classmethod
     def fixed(cls, seconds: float) -> ReleasePolicy:
@@ -64,6 +57,10 @@ class ReleasePolicy:
         """
         return cls(first=base, doubles=True, most=max, jitter=jitter)
 
+    def __call__(self, receive_count: int) -> float:
+        """Return a release delay, as a user's function does."""
+        return self.delay(receive_count, random.random())
+
     def delay(self, receive_count: int, draw: float) -> float:
         """Return the release delay, in seconds.
 
@@ -71,7 +68,9 @@ class ReleasePolicy:
             receive_count: How often SQS has delivered the message.
             draw: A random number from 0 to 1, for the jitter.
         """
-        further = min(max(receive_count, 1) - 1, _MOST_STEPS)
+        further = min(max(receive_count, 1) - 1, _MOST_STEPS) - self.at_once
+        if further < 0:
+            return 0.0
         seconds = self.first + self.step * further
         if self.doubles:
             seconds *= 2.0 ** min(further, _MOST_DOUBLINGS)
@@ -79,5 +78,12 @@ class ReleasePolicy:
         return seconds * (0.5 + 0.5 * draw) if self.jitter else seconds
 
 
+def keep(receive_count: int) -> None:
+    """Let the lease expire: the message becomes visible when its visibility timeout ends."""
+
+
 #: At once, even if a message that always fails would then repeat indefinitely.
 IMMEDIATE = ReleasePolicy.fixed(0)
+#: The default. One failure may be an accident, and the next try should not wait for it. After more,
+#: something is down: a message must not use up its receives in less time than a restart takes.
+BACKOFF = ReleasePolicy(first=2, doubles=True, most=300, jitter=True, at_once=1)

@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import load_faults, order_faults
 from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, choose_delay
-from celery_sqs_heartbeat.settings.release_policies import Verdict
 
 #: The prefix of every setting's name.
 PREFIX = "sqs_heartbeat_"
@@ -89,8 +88,8 @@ class Rules:
         terms = terms.with_room()
         return replace(terms, max_lease=max(terms.max_lease, terms.visibility_timeout))
 
-    def delay_after(self, failure: Failure) -> float | Verdict:
-        """Return the release delay after a failure, in seconds, or a verdict instead.
+    def delay_after(self, failure: Failure) -> float | None:
+        """Return the release delay after a failure, in seconds; None to keep the message hidden.
 
         Raises:
             UnusableDelay: The configured function returned no seconds.

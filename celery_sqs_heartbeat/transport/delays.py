@@ -11,10 +11,10 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.asked_delays import asked_delay
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.leases.policy import cut_release_delay, poison_delay
+from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.release_delay import UnusableDelay
-from celery_sqs_heartbeat.settings.release_policies import Verdict
+from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
@@ -82,12 +82,10 @@ class Delays:
         for delay in asked:
             if delay is not None:
                 return delay
-        chosen = self._configured(lease, failure)
-        if chosen is Verdict.KEEP:
-            return None
-        return self._usual(lease, failure) if chosen is Verdict.USUAL else chosen
+        self._warn_without_dead_letters(failure.queue)
+        return self._configured(lease, failure)
 
-    def _configured(self, lease: Lease, failure: Failure) -> float | Verdict:
+    def _configured(self, lease: Lease, failure: Failure) -> float | None:
         try:
             return self._rules.release_delay(lease, failure)
         except (WorkerShutdown, WorkerTerminate):
@@ -95,7 +93,7 @@ class Delays:
             raise
         except (Exception, SystemExit) as error:
             self._log_failed(lease, failure, error)
-            return Verdict.USUAL
+            return BACKOFF(failure.receive_count)
 
     def _log_failed(self, lease: Lease, failure: Failure, error: BaseException) -> None:
         is_raised = not isinstance(error, UnusableDelay)
@@ -112,20 +110,14 @@ class Delays:
             exc_info=is_raised,
         )
 
-    def _usual(self, lease: Lease, failure: Failure) -> float:
-        """Return the default delay, in seconds."""
-        if failure.queue.max_receive_count is not None:
-            return 0.0
-        url = failure.queue.url
-        if failure.queue.is_known and self._once.first_time(f"no dead-letter queue {url}"):
+    def _warn_without_dead_letters(self, queue: QueueInfo) -> None:
+        lacks = queue.is_known and queue.max_receive_count is None
+        if lacks and self._once.first_time(f"no dead-letter queue {queue.url}"):
             logger.warning(
                 "sqs-heartbeat: queue %s has no dead-letter queue: a message whose task always "
-                "fails is received again indefinitely, after growing delays of up to its "
-                "visibility timeout. Give the queue a redrive policy",
-                url,
+                "fails is received again indefinitely. Give the queue a redrive policy",
+                queue.url,
             )
-        timeout = lease.terms.visibility_timeout
-        return float(poison_delay(lease.receive_count, visibility_timeout=timeout))
 
     def _failure(self, lease: Lease, ended: TaskFailure) -> Failure:
         attributes = self._queues.get(lease.queue_url)

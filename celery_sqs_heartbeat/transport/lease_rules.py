@@ -9,7 +9,6 @@ from celery_sqs_heartbeat.leases.policy import default_hold_eta
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.settings.delay_functions import name_of
 from celery_sqs_heartbeat.settings.failure import Failure
-from celery_sqs_heartbeat.settings.release_policies import Verdict
 
 
 class LeaseRules:
@@ -55,8 +54,10 @@ class LeaseRules:
             visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
         )
 
-    def release_delay(self, lease: Lease, failure: Failure) -> float | Verdict:
+    def release_delay(self, lease: Lease, failure: Failure) -> float | None:
         """Return the configured release delay after the lease's task failed, in seconds.
+
+        None to keep the message hidden.
 
         Raises:
             Exception: The error that a configured function raised.

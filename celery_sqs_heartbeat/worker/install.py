@@ -15,7 +15,7 @@ HEARTBEAT_SQS = CeleryOption(
     ["--heartbeat-sqs/--no-heartbeat-sqs"],
     default=None,
     help_group="Features",
-    help="Keep SQS messages invisible while their tasks run, and release them at once "
+    help="Keep SQS messages invisible while their tasks run, and release them "
     "when they fail. Unset, the setting sqs_heartbeat_enabled decides.",
 )
 

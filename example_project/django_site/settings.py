@@ -41,5 +41,4 @@ CELERY_TASK_ACKS_LATE = True  # delete the message after its task, not before
 CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False  # a failed task stays in the queue
 CELERY_TASK_REJECT_ON_WORKER_LOST = True  # and so does one whose process died
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # no task waits behind a long one
-CELERY_SQS_HEARTBEAT_RELEASE_DELAY = [1, 10, 60]  # seconds after the 1st, 2nd, ... failure
 CELERY_SQS_HEARTBEAT_STATUS = os.environ.get("STUDIO_STATUS")  # HOST:PORT of a status page

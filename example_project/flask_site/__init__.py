@@ -24,7 +24,6 @@ def create_app() -> Flask:
             "task_acks_on_failure_or_timeout": False,  # a failed task stays in the queue
             "task_reject_on_worker_lost": True,  # and so does one whose process died
             "worker_prefetch_multiplier": 1,  # no task waits behind a long one
-            "sqs_heartbeat_release_delay": [1, 10, 60],  # seconds after the 1st, ... failure
             "sqs_heartbeat_status": os.environ.get("STUDIO_STATUS"),  # HOST:PORT of a status page
         },
     )

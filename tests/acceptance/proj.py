@@ -135,6 +135,15 @@ def hold(key: str, fails: bool = False) -> None:
     note("end", key)
 
 
+@app.task(acks_on_failure_or_timeout=False)
+def depend(key: str) -> None:
+    """Fails until the test says that what it depends on is back: `let_end("dependency")`."""
+    note("start", key)
+    if not may_end("dependency"):
+        raise ConnectionError(key)
+    note("end", key)
+
+
 @app.task
 def hold_each(key: str) -> None:
     """Runs until the test lets this run of it end: `let_end("a 1")` the first of "a"."""

@@ -109,6 +109,25 @@ def timeouts_asked(scene: Scene) -> list[int]:
     ]
 
 
+def asked_of_releases(scene: Scene) -> dict[int, list[int]]:
+    """Return the timeouts that releases requested first, by the receive count of their messages.
+
+    The queue has a timeout of `LONG`.
+    """
+    asked: dict[str, int] = {}
+    for call in _of_queue(scene, CHANGE):
+        for entry in call.entries:
+            if entry["VisibilityTimeout"] != int(LONG["VisibilityTimeout"]):
+                asked.setdefault(entry["ReceiptHandle"], entry["VisibilityTimeout"])
+    by_count: dict[int, list[int]] = {}
+    receives_of: Counter[str] = Counter()
+    for message, handle in zip(receives(scene), handles(scene), strict=True):
+        receives_of[message] += 1
+        if handle in asked:
+            by_count.setdefault(receives_of[message], []).append(asked[handle])
+    return by_count
+
+
 def assert_released_for(scene: Scene, *delays: int, skip: int = 0) -> None:
     """Assert for how long the first releases hid their messages: for the rest of these delays.
 

@@ -64,18 +64,10 @@ def test_the_plain_consumer_processes_releases_and_deletes(
     keeper.stop()
     assert seen.count("good") == 1
     assert "failed; it becomes visible again" in caplog.text
-    released = proxy.calls("ChangeMessageVisibilityBatch")
-    assert names["backoff"](1) == 1
-    # A busy machine may release it later than that, and repeats a call that it answers late.
-    received_at = next(
-        call.answered_at
-        for call in proxy.calls("ReceiveMessage")
-        if call.answered_at is not None and (call.answer or {}).get("Messages")
-    )
-    for call in released:
-        held = (call.forwarded_at or call.started_at) - received_at
-        assert all(1 - held <= entry["VisibilityTimeout"] <= 1 for entry in call.entries)
-    assert len({entry["ReceiptHandle"] for call in released for entry in call.entries}) == 1
+    calls = proxy.calls("ChangeMessageVisibilityBatch")
+    # A busy machine may repeat a call that it answers late.
+    released = {(e["ReceiptHandle"], e["VisibilityTimeout"]) for c in calls for e in c.entries}
+    assert [timeout for _, timeout in released] == [0]
     deleted = [entry for call in proxy.calls("DeleteMessageBatch") for entry in call.entries]
     assert len({entry["ReceiptHandle"] for entry in deleted}) == 2
 

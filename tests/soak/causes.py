@@ -10,7 +10,7 @@ from __future__ import annotations
 from tests.soak.aside import why_left_to_its_timeout, why_set_aside
 from tests.soak.blocks import Block, free, longest_overlap
 from tests.soak.cut import why_cut
-from tests.soak.delays import PAUSE_PART, failure_delay
+from tests.soak.delays import PAUSE_PART
 from tests.soak.delivery import Delivery, Run
 from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import next_keeper_could_keep, should_have_been_released
@@ -20,7 +20,6 @@ from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.overtaken import why_released_late
 from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
 from tests.soak.releases import (
-    BY_DESIGN,
     GRACE,
     POOL_PROCESS_KILLED,
     why_released,
@@ -59,8 +58,6 @@ def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause |
 
 
 def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    if why := _why_hidden_for_as_long(delivery, history):
-        return why
     if why := why_undeleted(delivery, history):
         return why
     if why := why_cut_short(delivery) or why_unread(delivery, history):
@@ -111,27 +108,6 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     if block == history.end and run is not None and run.count == delivery.count:
         return _why_it_ended_too_soon(run, history)
     return block.why
-
-
-def _why_hidden_for_as_long(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    """Return why its last call released it with a delay as long as the timeout, if it did.
-
-    This happens after several failures, without dead letters. No extension may follow the first
-    try of a release. So it does not matter whether the release failed.
-    """
-    run, timeout = delivery.run, delivery.timeout
-    calls = [(call, entry) for call, entry in delivery.changes if call.worker == delivery.worker]
-    longest = failure_delay(delivery.count, timeout) == timeout
-    if run is None or not calls or not longest or delivery.queue.max_receive_count:
-        return None
-    call, entry = calls[-1]
-    if run.is_over and call.started >= run.ended:
-        why = BY_DESIGN.get(run.outcome)
-    elif (kill := history.killed(run.pid, run.start, call.started)) and kill.at < run.ended + GRACE:
-        why = POOL_PROCESS_KILLED
-    else:
-        return None
-    return why if entry.done or why is None else why.but("but its release failed")
 
 
 def _why_it_ended_too_soon(run: Run, history: WorkerHistory) -> Cause | None:

@@ -48,11 +48,3 @@ def call_patience(threshold: float) -> float:
     """
     client = min(max(threshold * 0.6, 0.6), 6.0)
     return min(max(threshold / 3, client), 20.0)
-
-
-def failure_delay(receive_count: int, visibility_timeout: int) -> int:
-    """Return how long a failed message is hidden on a queue without dead letters, in seconds.
-
-    1, 2, 4, ... s by receive, up to the visibility timeout (docs/settings.md, "After a failure").
-    """
-    return min(1 << (receive_count - 1), visibility_timeout)

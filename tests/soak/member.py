@@ -101,6 +101,8 @@ def start_member(
             if queue.timeouts
         },
         "sqs_heartbeat_flush_timeout": FLUSH_SECONDS,
+        # Shorter than every visibility timeout: the audit takes longer ones for extensions.
+        "sqs_heartbeat_release_delay": [0, 1, 2],
         "sqs_heartbeat_on_lost": chance.choice(["warn", "warn", "revoke", "terminate"]),
         "broker_transport_options": {
             "region": "us-east-1",

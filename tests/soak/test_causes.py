@@ -804,51 +804,6 @@ def test_a_receive_that_its_worker_never_saw_may_expire_while_the_task_continues
     assert story.verdict().faults == []
 
 
-def failing_again(outcome: str, kill: float | None = None, *, fails: bool = False) -> Story:
-    """Worker a releases a message that has failed three times, and b does it."""
-    story = Story()
-    for count in (1, 2, 3):
-        at = count * 10.0 - 9
-        story.receive("x", count, at).run("x", count, at + 0.1, at + 0.2, "fail")
-        story.hide("x", count, at + 0.3, 1 << count - 1)
-    story.receive("a", 4, 31.0).run("a", 4, 31.5, 32.0 if outcome else math.inf, outcome)
-    if kill is not None:
-        story.harm("pool-kill", "a", kill, pid=1)
-    story.hide("a", 4, 32.1, fails=fails).receive("b", 5, 38.2).run("b", 5, 38.5, 39.0)
-    return story.delete("b", 5, 39.1)
-
-
-@pytest.mark.parametrize(
-    ("story", "cause"),
-    [
-        (failing_again("fail"), "it failed by design"),
-        (failing_again("", kill=31.9), "its pool process was killed"),
-        (failing_again("end", kill=32.0), "its pool process was killed"),
-        (failing_again("fail", fails=True), "it failed by design, but its release failed"),
-        (
-            failing_again("", kill=31.9, fails=True),
-            "its pool process was killed, but its release failed",
-        ),
-    ],
-)
-def test_a_message_that_keeps_failing_may_be_hidden_for_its_whole_timeout(
-    story: Story, cause: str
-) -> None:
-    verdict = story.verdict()
-    assert verdict.faults == []
-    assert verdict.causes[-1] == cause
-
-
-def test_a_message_that_has_not_failed_may_not_be_hidden_for_its_whole_timeout() -> None:
-    faults = failing_again("end").verdict().faults
-    assert faults == ["became visible after receive 4 without a cause"]
-
-
-def test_an_extended_lease_may_not_expire_although_its_process_is_killed_later() -> None:
-    faults = failing_again("", kill=33.0).verdict().faults
-    assert faults == ["became visible after receive 4 without a cause"]
-
-
 def retimed(receive: int, extension: int, back: float) -> Story:
     """The queue's timeout changes. Worker a uses the timeouts that it requested."""
     story = Story(max_receive_count=6, timeouts=(3, 10)).receive("a", 1, 1.0, seconds=receive)

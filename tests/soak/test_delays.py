@@ -10,7 +10,7 @@ import pytest
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.sqs.clients import short_config
-from tests.soak.delays import PAUSE_PART, call_patience, client_patience, failure_delay
+from tests.soak.delays import PAUSE_PART, call_patience, client_patience
 
 SOAK = Path(__file__).parent
 ROOT = SOAK.parents[1]
@@ -43,7 +43,6 @@ THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
         ("internals/keeper.md", "A keeper that has only started gets three"),
         ("internals/keeper.md", "With visibility timeouts of 5 seconds and more, no lease is lost"),
         ("internals/keeper.md", "0.5 s after a second death, then 1, 2, 5, 10 and 30 s"),
-        ("howto/retries.md", "after 1, 2, 4, ... s, up to the visibility timeout"),
     ],
 )
 def test_the_documents_state_the_numbers(document: str, sentence: str) -> None:
@@ -61,11 +60,6 @@ def test_the_product_repeats_extensions_as_soon_as_promised(margin: float) -> No
     for attempts in (1, 3, 20):
         pause = policy.retry_delay(attempts, margin=margin, throttled=True, jitter=1.0)
         assert pause <= margin * PAUSE_PART
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
-def test_the_product_delays_failed_messages_as_promised(count: int) -> None:
-    assert policy.poison_delay(count, visibility_timeout=6) == failure_delay(count, 6)
 
 
 def test_an_audit_imports_nothing_from_the_product() -> None:

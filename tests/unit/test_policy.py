@@ -106,16 +106,6 @@ def test_a_margin_of_a_second_allows_many_retries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("receive_count", "expected"),
-    [(0, 1), (1, 1), (2, 2), (3, 4), (5, 16), (6, 30), (7, 30), (1000, 30)],
-)
-def test_poison_delay_doubles_from_a_second_to_the_visibility_timeout(
-    receive_count: int, expected: int
-) -> None:
-    assert policy.poison_delay(receive_count, visibility_timeout=30) == expected
-
-
-@pytest.mark.parametrize(
     ("delay", "now", "expected"),
     [(0, 5.0, 0), (0.2, 5.0, 1), (900, 5.0, 900), (43_200, 43_100.0, 100), (-3, 5.0, 0)],
 )

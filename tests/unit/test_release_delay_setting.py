@@ -18,11 +18,9 @@ from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.release_delay import UnusableDelay, choose_delay
-from celery_sqs_heartbeat.settings.release_policies import Verdict
 from tests.support.leases import lease_of
 
 QUEUE = QueueInfo(name="q", url="https://q", visibility_timeout=30, max_receive_count=5)
-USUAL, KEEP = Verdict.USUAL, Verdict.KEEP
 
 
 def after(receive_count: int = 1, **known: Any) -> Failure:
@@ -60,23 +58,24 @@ def _seconds_or_none(*, exception: Any, receive_count: int, **_: Any) -> float |
 @pytest.mark.parametrize(
     ("setting", "failure", "expected"),
     [
-        (None, after(), USUAL),
-        (0, after(), USUAL),
+        (None, after(), 0),
+        (0, after(9), 0),
         (7, after(5), 7),
-        ([0, 10, 60], after(1), USUAL),
+        ([0, 10, 60], after(1), 0),
         ([0, 10, 60], after(3), 60),
         ([0, 10, 60], after(9), 60),
         (lambda count: count * 5, after(3), 15),
-        (lambda count: 0, after(3), USUAL),
+        (lambda count: 0, after(3), 0),
         ("immediate", after(3), 0),
-        ("keep", after(3), KEEP),
+        ("backoff", after(1), 0),
+        ("keep", after(3), None),
         ("fixed(30)", after(3), 30),
         ("linear(10, max=600)", after(3), 30),
         ("exponential(jitter=False)", after(3), 8),
         (_seconds_or_none, after(3), 30),
-        (_seconds_or_none, after(3, exception=KeyError), KEEP),
+        (_seconds_or_none, after(3, exception=KeyError), None),
         (lambda **known: known["message_age"], after(message_age=2.5), 2.5),
-        (lambda **known: known["message_age"], after(), KEEP),
+        (lambda **known: known["message_age"], after(), None),
         (lambda **known: known["queue"].max_receive_count, after(), 5),
         (lambda **known: 0, after(), 0),
     ],
@@ -95,7 +94,7 @@ def test_a_tasks_policy_overrides_its_queues_which_overrides_the_general_one() -
     )
     assert settings.for_task("q", "other").delay_after(after()) == 1
     assert settings.for_task("slow", "other").delay_after(after()) == 2
-    assert settings.for_task("slow", "t").delay_after(after()) is KEEP
+    assert settings.for_task("slow", "t").delay_after(after()) is None
 
 
 def both_forms(answer: Any) -> tuple[Callable[..., Any], ...]:
@@ -111,7 +110,7 @@ def test_a_function_must_return_a_number_or_none(answer: Any) -> None:
 
 
 def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None:
-    assert [chosen(function, after()) for function in both_forms(None)] == [KEEP, KEEP]
+    assert [chosen(function, after()) for function in both_forms(None)] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -121,17 +120,14 @@ def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None
 def test_the_result_of_a_function_is_limited_to_what_sqs_accepts(
     answer: float, expected: float
 ) -> None:
-    by_count, by_failure = both_forms(answer)
-    assert chosen(by_failure, after()) == expected
-    # If the function takes only the count, 0 means the default, and so does a value cut to 0.
-    assert chosen(by_count, after()) == (expected or USUAL)
+    assert [chosen(each, after()) for each in both_forms(answer)] == [expected, expected]
 
 
 numbers = st.integers() | st.floats(allow_nan=False) | st.sampled_from((0, 43_200, 10**400))
 counts = st.integers(-1, 2**70)
 small = st.floats(0.01, 43_200)
 policies = (
-    st.sampled_from(("immediate", "keep", "fixed(30)", "exponential(base=2, max=900)"))
+    st.sampled_from(("backoff", "immediate", "keep", "fixed(30)", "exponential(2, max=900)"))
     | st.builds(lambda step: f"linear({step!r})", small)
     | st.builds(lambda base: f"exponential({base!r}, 43200)", small)
     | st.builds(lambda answer: lambda **known: answer, numbers)
@@ -141,13 +137,13 @@ policies = (
 )
 
 
-@given(setting=policies, count=counts, draw=st.floats(0, 1), held_for=st.floats(0, 50_000))
+@given(setting=policies, count=counts, held_for=st.floats(0, 50_000))
 def test_any_policy_returns_seconds_that_sqs_accepts_at_that_moment(
-    setting: Any, count: int, draw: float, held_for: float
+    setting: Any, count: int, held_for: float
 ) -> None:
     rules = read(setting).rules
-    delay = choose_delay(rules.release_delay, after(count), lambda: draw)
-    if isinstance(delay, Verdict):
+    delay = choose_delay(rules.release_delay, after(count))
+    if delay is None:
         return
     assert 0 <= delay <= MAX_VISIBILITY_SECONDS
     sent = cut_release_delay(lease_of("h"), delay, held_for)

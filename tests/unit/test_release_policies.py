@@ -7,7 +7,7 @@ import math
 import pytest
 
 from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, BadPolicy, parse_policy
-from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy, Verdict
+from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy
 
 
 def delays(text: str, *counts: int, draw: float = 1.0) -> list[float]:
@@ -19,6 +19,7 @@ def delays(text: str, *counts: int, draw: float = 1.0) -> list[float]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("backoff", [0, 2, 4, 300]),
         ("immediate", [0, 0, 0, 0]),
         ("fixed(30)", [30, 30, 30, 30]),
         ("fixed(0)", [0, 0, 0, 0]),
@@ -39,10 +40,6 @@ def test_the_delay_of_a_policy_after_1_2_3_and_100_receives(
     assert delays(text, 1, 2, 3, 100) == expected
 
 
-def test_keep_is_not_a_number_of_seconds() -> None:
-    assert parse_policy("keep") is Verdict.KEEP
-
-
 @pytest.mark.parametrize(("draw", "expected"), [(0.0, [4, 8]), (0.5, [6, 12]), (1.0, [8, 16])])
 def test_jitter_uses_the_upper_half_and_is_on_by_default(
     draw: float, expected: list[float]
@@ -50,12 +47,14 @@ def test_jitter_uses_the_upper_half_and_is_on_by_default(
     for text in ("exponential(8)", "exponential(base=8, jitter=True)"):
         assert delays(text, 1, 2, draw=draw) == expected
     assert delays("exponential(8, jitter=False)", 1, 2, draw=draw) == [8, 16]
+    assert delays("backoff", 1, 4, 5, draw=draw) == [0, *expected]
 
 
 def test_a_receive_count_of_any_size_overflows_nothing() -> None:
     huge = 10**400
     assert delays("exponential(jitter=False)", 0, -5, huge) == [2, 2, 900]
     assert delays("linear(1, max=7)", 0, 10**300) == [1, 7]
+    assert delays("backoff", 0, -5, huge) == [0, 0, 300]
     assert math.isfinite(delays("exponential(43200, 43200, False)", 1_000_000)[0])
 
 
@@ -67,7 +66,7 @@ def test_each_example_is_a_policy(example: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not a release policy; write one of 'immediate', 'keep', 'fixed(30)', 'linear("),
+        ("", "is not a release policy; write one of 'backoff', 'immediate', 'keep', 'fixed(30)', "),
         ("later", "or 'module:function' for your own"),
         ("exponental(base=2)", "did you mean 'exponential(base=2, max=900, jitter=True)'?"),
         ("Keep", "did you mean 'keep'?"),

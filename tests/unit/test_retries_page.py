@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.current.asked_delays import asked_delay
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, parse_policy
-from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy, Verdict
+from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy
 from tests.support.insides import hide_shared_tasks
 from tests.support.markdown import ROOT, blocks
 from tests.support.tasks import run_task
@@ -53,7 +53,7 @@ def test_its_settings_are_accepted_and_work_as_described(names: dict[str, Any]) 
     tasks = {"rebuild": app.tasks[names["rebuild"].name].sqs_heartbeat}
     settings = read_settings(app.conf.get, tasks=tasks)
     assert settings.for_queue("mails").delay_after(after(None)) == 30
-    assert settings.for_task("mails", "rebuild").delay_after(after(None)) is Verdict.KEEP
+    assert settings.for_task("mails", "rebuild").delay_after(after(None)) is None
     delay = settings.for_queue("other").delay_after(after(None))
     assert isinstance(delay, float)
     assert 4 <= delay <= 8

@@ -81,7 +81,7 @@ def test_messages_behind_a_failure_are_released_first(new_bench: NewBench) -> No
     And FifoSubscriberTests.SkippedMessages..._RemovesSkippedMessagesFromInflightMetadata: a
     skipped message is no longer extended. Here it is released before the failed one.
     """
-    bench = new_bench(timeout=2)
+    bench = new_bench(timeout=2, release_delay=1)
     bench.send("1", takes=3, fails=1)
     bench.send("2", "3", takes=3)
     bench.run(until=3.5)
