@@ -51,7 +51,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_crashes.py::test_all_messages_of_a_killed_worker_are_visible_again_within_two_seconds"
         "[prefork]",
     ],
-    "pip install celery-sqs-heartbeat": [
+    "pip install ./celery-sqs-heartbeat": [
         "test_readme.py::test_nothing_in_the_readme_goes_untested",
         "test_readme.py::test_the_package_is_installed_by_pip",
         "test_readme.py::test_without_an_aws_account_the_readmes_lines_run_its_task",

@@ -29,8 +29,9 @@ from tests.support.warm.client import run_forked
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
 README, INDEX, PRODUCTION = "README.md", "docs/index.md", "docs/howto/production.md"
-INSTALL = "pip install celery-sqs-heartbeat"
-PIPELINE = "pip install 'celery-sqs-heartbeat[pipeline]'"
+CLONE = "git clone https://github.com/celery-sqs-heartbeat/celery-sqs-heartbeat"
+INSTALL = "pip install ./celery-sqs-heartbeat"
+PIPELINE = "pip install '/path/to/celery-sqs-heartbeat[pipeline]'"
 WORKER = "celery -A proj worker --heartbeat-sqs --loglevel INFO"
 SERVE = "python -m celery_sqs_heartbeat.testing.server --port 9324 --queue celery:30:5"
 TRY = [
@@ -75,8 +76,8 @@ def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> 
 
 def test_nothing_in_the_readme_goes_untested() -> None:
     export, send = TRY
-    assert told(README) == [INSTALL, LOOK[0], WORKER]
-    assert told(INDEX) == [INSTALL, WORKER, send, SERVE, export]
+    assert told(README) == [CLONE, INSTALL, LOOK[0], WORKER]
+    assert told(INDEX) == [CLONE, INSTALL, WORKER, send, SERVE, export]
     assert told(PRODUCTION) == [*LOOK, PIPELINE, REPORT, TUNE]
     assert languages(README) == languages(INDEX) == {"console", "python"}
     assert languages(PRODUCTION) == {"console", "python", "json"}
@@ -90,7 +91,7 @@ def told(page: str) -> list[str]:
 
 
 def test_the_package_is_installed_by_pip(tmp_path: Path) -> None:
-    command = INSTALL.replace("celery-sqs-heartbeat", str(ROOT)).split()
+    command = INSTALL.replace("./celery-sqs-heartbeat", str(ROOT)).split()
     options = ["--quiet", "--no-deps", "--target", str(tmp_path)]
     subprocess.run([sys.executable, "-m", *command, *options], check=True)
     assert (tmp_path / "celery_sqs_heartbeat" / "py.typed").exists()
