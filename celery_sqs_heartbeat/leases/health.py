@@ -16,8 +16,10 @@ class KeeperHealth:
         late: Whether its next tick is overdue by more than leases can survive.
         replaced: How often it died and was replaced.
         loop_age: Seconds since the worker's event loop last turned; None if no loop is watched:
-            without a worker, before its start, and during its shutdown.
+            without a worker, while it is not connected, and during its shutdown.
         stalled: Whether `loop_age` is too long for a loop that works.
+        connected: Whether the worker is connected to SQS. False before it has connected for the
+            first time, and while it connects again; True without a worker.
         standstills: How often nothing in the process ran: it was stopped, its machine was
             suspended, or something let no other thread run.
     """
@@ -29,3 +31,4 @@ class KeeperHealth:
     standstills: int = 0
     loop_age: float | None = None
     stalled: bool = False
+    connected: bool = True

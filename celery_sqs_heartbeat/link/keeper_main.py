@@ -107,6 +107,7 @@ class KeeperMain:
         )
         self._stats_at = 0.0
         self._loop = WorkerLoop(clock.now)
+        self._is_connected = True
         self._replaced = 0
         self._orphaned_at: float | None = None
         self._stop_timeout: float | None = None
@@ -120,6 +121,7 @@ class KeeperMain:
             replaced=health.replaced + self._replaced,
             loop_age=self._loop.age,
             stalled=self._loop.is_stalled,
+            connected=self._is_connected,
         )
 
     def snapshot(self) -> tuple[LeaseView, ...]:
@@ -207,6 +209,8 @@ class KeeperMain:
                 self._loop.tick()
             case ["loop", waits, bool(runs_tasks)]:
                 self._loop.watch(waits=waits, runs_tasks=runs_tasks)
+            case ["connected", bool(is_connected)]:
+                self._is_connected = is_connected
             case ["hurry"]:
                 self._keeper.hurry()
             case ["unconfirmed", waited]:

@@ -1,7 +1,8 @@
 """The messages of the link, as both ends write and read them.
 
 A worker's: hello, gap, reach, received, started, done, release, drop, resume, worker, pool, loop,
-tick, poll, polled, level, hurry, unconfirmed, stop. Its keeper's: over, event, log, late, stats.
+tick, connected, poll, polled, level, hurry, unconfirmed, stop. Its keeper's: over, event, log,
+late, stats.
 The first field is the kind. A lease is identified by the number that its worker gave it.
 """
 

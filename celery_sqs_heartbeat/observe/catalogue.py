@@ -265,7 +265,7 @@ POLL_AGE = Metric(
 UNANSWERED = Metric(
     name="polls_unanswered",
     kind="counter",
-    help="Polls without an answer in time, after which the queue was polled again.",
+    help="Polls that failed: SQS could not be reached, refused them, or did not answer in time.",
     labels=_QUEUE,
 )
 

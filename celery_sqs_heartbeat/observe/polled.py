@@ -9,8 +9,10 @@ from typing import Protocol
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.message import queue_name
 
-#: After this many unanswered polls in a row, a queue counts as deaf. A single one may be caused by
-#: a lost NAT entry, and the next poll has a new connection.
+#: A queue counts as deaf if its polls have failed for this long, in seconds, ...
+DEAF_SECONDS = 60.0
+#: ... and at least this many in a row. A single one may be caused by a lost NAT entry, and the next
+#: poll has a new connection.
 DEAF_AFTER = 2
 
 
@@ -21,8 +23,9 @@ class PolledQueue:
     Attributes:
         age: Seconds since its last answered poll, or since its first poll if none was answered;
             None if nothing consumes from it any more.
-        unanswered: How many of its polls were not answered in time.
-        is_deaf: Whether its last `DEAF_AFTER` polls were not answered.
+        unanswered: How many of its polls failed: SQS refused them, or could not be reached, or did
+            not answer in time.
+        is_deaf: Whether they have failed for `DEAF_SECONDS`.
     """
 
     queue: str
@@ -39,11 +42,19 @@ class Polled(Protocol):
 
 
 class _Queue:
-    def __init__(self, queue_url: str) -> None:
+    def __init__(self, queue_url: str, now: float) -> None:
         self.url = queue_url
-        self.answered_at: float | None = None
+        self.is_consumed = True
+        self.answered_at = now
         self.unanswered = 0
         self.unanswered_in_a_row = 0
+        # The first and the last of those in a row.
+        self.failing_since = self.failed_at = 0.0
+
+    @property
+    def is_deaf(self) -> bool:
+        lasts = self.failed_at - self.failing_since >= DEAF_SECONDS
+        return lasts and self.unanswered_in_a_row >= DEAF_AFTER
 
 
 class PolledQueues:
@@ -52,30 +63,40 @@ class PolledQueues:
     Only polls count. A worker that does not poll, because it is full or runs a task of a solo
     pool, is not deaf, whatever happened to its last polls. The worker's event loop writes, under
     its own names for the queues. Any thread may read.
+
+    Attributes:
+        tried_at: When a poll was last sent or given up: the event loop turned then.
     """
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
         self._now = now
         self._queues: dict[str, _Queue] = {}
+        self.tried_at = 0.0
 
     def asked(self, name: str, queue_url: str) -> None:
         """Note that a queue is polled."""
-        queue = self._queues.setdefault(name, _Queue(queue_url))
-        if queue.answered_at is None:
-            queue.answered_at = self._now()
+        now = self.tried_at = self._now()
+        queue = self._queues.setdefault(name, _Queue(queue_url, now))
+        if not queue.is_consumed:
+            queue.is_consumed = True
+            if not queue.unanswered_in_a_row:
+                queue.answered_at = now
 
     def answered(self, name: str) -> None:
         """Note that SQS answered a poll, with or without messages. An error is not an answer."""
         queue = self._queues.get(name)
-        if queue is not None and queue.answered_at is not None:
+        if queue is not None and queue.is_consumed:
             queue.answered_at = self._now()
             queue.unanswered_in_a_row = 0
 
-    def unanswered(self, name: str) -> None:
-        """Note that a poll was not answered in time."""
+    def unanswered(self, name: str, sent_at: float) -> None:
+        """Note that a poll failed, and when it was sent."""
         queue = self._queues[name]
         queue.unanswered += 1
         queue.unanswered_in_a_row += 1
+        queue.failed_at = self.tried_at = self._now()
+        if queue.unanswered_in_a_row == 1:
+            queue.failing_since = sent_at
 
     def wait(self, name: str) -> None:
         """Note that the queue is not polled until there is room for more messages.
@@ -87,15 +108,18 @@ class PolledQueues:
             queue.unanswered_in_a_row = min(queue.unanswered_in_a_row, DEAF_AFTER - 1)
 
     def rest(self, name: str) -> None:
-        """Note that nothing consumes from the queue any more. Its counts stay."""
+        """Note that nothing consumes from the queue any more.
+
+        It stays deaf: without an event loop, a failed poll is a lost connection.
+        """
         if queue := self._queues.get(name):
-            queue.answered_at = None
-            queue.unanswered_in_a_row = 0
+            queue.is_consumed = False
 
     def rest_all(self) -> None:
         """Note that no queue is consumed from any more, because the worker is ending."""
-        for name in list(self._queues):
-            self.rest(name)
+        for queue in list(self._queues.values()):
+            queue.is_consumed = False
+            queue.unanswered_in_a_row = 0
 
     def view(self) -> list[PolledQueue]:
         """Return the state of each queue."""
@@ -103,9 +127,11 @@ class PolledQueues:
         return [
             PolledQueue(
                 queue=queue_name(queue.url),
-                age=None if (at := queue.answered_at) is None else max(0.0, now - at),
+                age=max(0.0, now - queue.answered_at)
+                if queue.is_consumed or queue.unanswered_in_a_row
+                else None,
                 unanswered=queue.unanswered,
-                is_deaf=queue.unanswered_in_a_row >= DEAF_AFTER,
+                is_deaf=queue.is_deaf,
             )
             for queue in list(self._queues.values())
         ]

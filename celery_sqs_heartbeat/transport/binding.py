@@ -46,6 +46,7 @@ class Heartbeat:
         poll_threads: Those that read additional polls, if there is no event loop.
         polled: Records how SQS answers the polls of each queue.
         open_polls: The polls of every channel that have no answer yet.
+        poll_errors: The last error of each queue's polls, as it was logged; None once they work.
         note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
             in seconds of `clock.now`; 0.0 if none is open.
         http_client: kombu's client for polls, if there is an event loop.
@@ -83,6 +84,7 @@ class Heartbeat:
     poll_threads: PollThreads = field(default_factory=PollThreads)
     polled: PolledQueues = field(default_factory=PolledQueues)
     open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
+    poll_errors: dict[str, str | None] = field(default_factory=dict)
     note_poll: Callable[[str, float], object] = lambda url, ends_at: None
     http_client: Any = None
     curl_working: SignalSafeLock = field(default_factory=SignalSafeLock)

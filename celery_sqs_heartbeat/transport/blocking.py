@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
@@ -54,7 +54,6 @@ class BlockingPoller:
             received = self._poll(queue, is_due=self._schedule.is_due)
         except ClientError as error:
             # It is not one of kombu's connection errors, and would end the worker.
-            self._receives.log(queue, error)
             raise Empty from error
         if not received:
             raise Empty
@@ -93,10 +92,14 @@ class BlockingPoller:
         try:
             # If a role must be assumed, kombu does so here.
             client = self._room.client = self._kombu.client(poll.queue)
-            with following(client, poll, lambda: self._receives.note_answer(poll, None)):
+            with following(client, poll, lambda: self._receives.note_failure(poll)):
                 answer = client.receive_message(**self._parameters(poll, url))
-            self._receives.note_answer(poll, answer)
+            self._receives.note_answer(poll)
             is_full = len(answer.get("Messages") or ()) >= poll.count
+        except (BotoCoreError, ClientError) as error:
+            self._receives.note_failure(poll, error)
+            raise
+        else:
             return answer
         finally:
             self._schedule.note_end(poll, is_full=is_full)

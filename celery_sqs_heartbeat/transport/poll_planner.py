@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
@@ -16,6 +16,8 @@ logger = get_logger(__name__)
 #: How long an additional poll of a queue waits for messages, in seconds: the shortest wait for
 #: which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
 WAIT_BESIDE = 1
+#: What differs between two texts of the same error: milliseconds, the id of an object.
+_VARIABLE = re.compile(r"0x[0-9a-f]+|\d+(?= ms)")
 
 
 class PollPlanner:
@@ -24,7 +26,6 @@ class PollPlanner:
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
-        self._errors: dict[str, str | None] = {}
 
     def new_poll(self, queue: str, url: str, *, count: int, is_beside: bool = False) -> Poll:
         """Return a poll that is about to be sent.
@@ -67,23 +68,24 @@ class PollPlanner:
         promised = sum(poll.count - 1 for poll in open_polls)
         return max(1, min(batch, groups.most_wanted - promised))
 
-    def note_answer(self, poll: Poll, answer: Any) -> None:
-        """Note how a poll was answered.
+    def note_answer(self, poll: Poll) -> None:
+        """Note that SQS answered a poll."""
+        self._heartbeat.polled.answered(poll.queue)
 
-        Args:
-            answer: A dict from SQS; the list that kombu returns for a 5xx answer; or None.
-        """
-        if isinstance(answer, dict):
-            self._heartbeat.polled.answered(poll.queue)
-        elif not poll.is_given_up and clock.now() - poll.sent_at >= poll.patience:
-            self._heartbeat.polled.unanswered(poll.queue)
+    def note_failure(self, poll: Poll, error: Exception | None = None) -> None:
+        """Note that a poll failed. Log its error, if it is the last of its tries."""
+        self._heartbeat.polled.unanswered(poll.queue, poll.sent_at)
+        if error is not None:
+            self.log(poll.queue, error)
 
     def log(self, queue: str, error: Exception | None) -> None:
         """Log the error of a queue's polls when it changes. None means that they work."""
         text = None if error is None else f"{type(error).__name__}: {error}"
-        if text == self._errors.get(queue):
+        errors = self._heartbeat.poll_errors
+        known = _VARIABLE.sub("", text) if text else None
+        if known == errors.get(queue):
             return
-        self._errors[queue] = text
+        errors[queue] = known
         if text is None:
             logger.warning("sqs-heartbeat: receiving from queue %s works again", queue)
         else:

@@ -64,7 +64,7 @@ class PollTimeouts:
 
     def _give_up(self, poll: Poll) -> None:
         poll.is_given_up, poll.watched = True, 0.0
-        self._heartbeat.polled.unanswered(poll.queue)
+        self._heartbeat.polled.unanswered(poll.queue, poll.sent_at)
         logger.warning(
             "sqs-heartbeat: a poll of queue %s was not answered within %.0f s: the queue is polled "
             "again. Messages in a lost answer become visible again after their visibility timeout",

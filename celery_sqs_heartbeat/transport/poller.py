@@ -74,7 +74,7 @@ class Poller:
 
     def _on_answer(self, poll: Poll, answer: Any) -> int:
         self._open.discard(poll)
-        self._receives.note_answer(poll, answer)
+        self._receives.note_answer(poll)
         consumer = None if self._heartbeat.is_ending else self._kombu.consumer(poll.queue)
         received = self._intake.take(poll, answer, deliver=consumer)
         self._schedule.note_answer(poll, received)
@@ -103,14 +103,14 @@ class Poller:
 
         With kombu alone, an error such as a throttled receive would end the queue's polls. Its
         way to continue does not fit either: before 5.7, it polls in the next tick. If signing
-        fails, each tick would request credentials, and wait for them.
+        fails, each tick would request credentials, and wait for them. A poll that was given up has
+        been counted, and its queue is polled.
         """
         if poll not in self._open:
             # Its answer arrived, and the error came from its handling.
             raise error
         self._open.discard(poll)
-        if self._kombu.is_closed or self._heartbeat.is_ending:
+        if self._kombu.is_closed or self._heartbeat.is_ending or poll.is_given_up:
             return
-        self._receives.log(poll.queue, error)
-        if not poll.is_given_up:
-            self._schedule.poll_later(poll.queue)
+        self._receives.note_failure(poll, error)
+        self._schedule.poll_later(poll.queue)

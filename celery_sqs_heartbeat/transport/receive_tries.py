@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from botocore.exceptions import BotoCoreError
-
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.poll import Poll
 
@@ -34,7 +32,7 @@ def following(client: Any, poll: Poll, note_failure: Callable[[], object]) -> It
     Other threads may send receives with the same client meanwhile.
 
     Args:
-        note_failure: Is called when a try has failed.
+        note_failure: Is called when a try has failed and is repeated.
     """
 
     def note_sending() -> None:
@@ -46,9 +44,6 @@ def following(client: Any, poll: Poll, note_failure: Callable[[], object]) -> It
     _thread.note = note_sending
     try:
         yield
-    except BotoCoreError:
-        note_failure()
-        raise
     finally:
         _thread.note = None
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import kombu
+
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
 from celery_sqs_heartbeat.journal import JournalStats
 from celery_sqs_heartbeat.journal.identity import Identity
@@ -26,9 +28,11 @@ from celery_sqs_heartbeat.worker.describing import describe_worker
 
 #: After how many seconds without an answer the event loop is asked again to show that it turns.
 _ASK_AGAIN = 5.0
-#: How long a worker without an event loop may wait in one poll, in seconds: SQS's longest wait, and
-#: time for the answer.
-_LONGEST_WAIT = 32.0
+#: How long a worker whose polls block it may wait in one of their tries, in seconds: boto3's read
+#: timeout, and the pause before its next try.
+_LONGEST_WAIT = 68.0
+#: Whether polls block the event loop.
+_BLOCKS_LOOP = kombu.VERSION < (5, 6)
 
 
 class WorkerKeeper:
@@ -76,7 +80,8 @@ class WorkerKeeper:
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
         self._is_asked, self._asked_at = False, 0.0
-        self._is_loop_known = False
+        self._is_connected, self._has_ended = True, False
+        self._tried_at = 0.0
 
     def begin(self) -> None:
         """Start the keeper's process. It gets ready while the pool starts."""
@@ -95,7 +100,7 @@ class WorkerKeeper:
 
     def unwatch_loop(self) -> None:
         """Tell the keeper that the worker's event loop has ended, because the worker ends."""
-        self._is_loop_known = True
+        self._has_ended = True
         self.keeper.order("loop", None, False)
 
     def stop(self, timeout: float) -> None:
@@ -133,25 +138,37 @@ class WorkerKeeper:
             self.keeper.order("pool", pool)
 
     def _ask_loop(self) -> None:
-        """Ask the event loop to show that it turns, unless it has not yet answered."""
+        """Ask the event loop to show that it turns, unless it has not yet answered.
+
+        While the worker connects, no loop turns: that is no stall, which a restart would end.
+        """
         now, consumer = self.keeper.now(), self._worker.consumer
+        connection = consumer and consumer.connection
+        if not (connection and connection.connected):
+            if self._is_connected and not self._has_ended:
+                self._is_connected = False
+                self.keeper.order("connected", False)
+                self.keeper.order("loop", None, False)
         # A question without an answer for long may have been lost with a connection.
-        if consumer is not None and now - self._asked_at >= (_ASK_AGAIN if self._is_asked else 0):
+        elif now - self._asked_at >= (_ASK_AGAIN if self._is_asked else 0):
             self._is_asked, self._asked_at = True, now
             consumer.call_soon(self._tick)
+        if self._polled is not None and self._polled.tried_at > self._tried_at:
+            self._tried_at = self._polled.tried_at
+            self.keeper.say("tick")
 
     def _tick(self) -> None:
         self._is_asked = False
-        if not self._is_loop_known:
-            # Not earlier: a worker has no running loop before it reaches its broker.
-            self._is_loop_known = True
+        if not (self._is_connected or self._has_ended):
+            self._is_connected = True
+            self.keeper.order("connected", True)
             self.keeper.order("loop", *_loop(self._worker))
         self.keeper.say("tick")
 
 
 def _loop(worker: Any) -> tuple[float, bool]:
     """Return how long a worker's loop may wait for messages, and whether tasks run in it."""
-    waits = 0.0 if worker.hub is not None else _LONGEST_WAIT
+    waits = _LONGEST_WAIT if worker.hub is None or _BLOCKS_LOOP else 0.0
     return waits, type(worker.pool).__module__.endswith(".solo")
 
 

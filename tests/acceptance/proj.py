@@ -13,6 +13,7 @@ from celery import Celery, Task, signals
 from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.observe import polled
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.sqs import queues
 from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
@@ -44,6 +45,10 @@ if "PROJ_SPANS" in os.environ:
 if "PROJ_REFRESH" in os.environ:
     # How long the attributes of queues are used, in seconds.
     queues.REFRESH_SECONDS = float(os.environ["PROJ_REFRESH"])
+
+if "PROJ_DEAF" in os.environ:
+    # For how long polls fail before a queue counts as deaf, in seconds.
+    polled.DEAF_SECONDS = float(os.environ["PROJ_DEAF"])
 
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)

@@ -76,8 +76,10 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_operating.py::test_the_journal_records_the_life_of_a_message",
         "test_operating.py::test_a_broken_journal_loses_no_message",
     ],
-    "the page, /healthz, /metrics, /leases": [
+    "the page, /livez, /readyz, /metrics": [
         "test_operating.py::test_the_status_page_shows_the_leases_of_the_worker[prefork]",
+        "test_unanswered_polls.py::test_an_unreachable_sqs_makes_a_worker_unready_but_no_restart_"
+        "would_help_it[prefork-refusing]",
         "test_status_page.py::test_leases_are_bars_by_queue_and_task_and_move",
     ],
     "celery -A proj sqs-heartbeat doctor": [

@@ -33,14 +33,19 @@ def ask(worker: ProcessWorker, path: str) -> str:
         return str(answer.read().decode())
 
 
-def health(worker: ProcessWorker) -> dict[str, Any]:
-    """Return what its liveness probe receives."""
+def probe(worker: ProcessWorker, path: str) -> tuple[int, dict[str, Any]]:
+    """Return the status and the data that a probe of its health receives."""
     try:
-        return dict(json.loads(ask(worker, "/healthz")))
+        return 200, json.loads(ask(worker, path))
     except urllib.error.HTTPError as error:
         if error.code != 503:
             raise
-        return dict(json.loads(error.read().decode()))
+        return 503, json.loads(error.read().decode())
+
+
+def health(worker: ProcessWorker) -> dict[str, Any]:
+    """Return its health."""
+    return probe(worker, "/readyz")[1]
 
 
 def test_the_journal_records_the_life_of_a_message(new_scene: NewScene, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from celery_sqs_heartbeat.link.loops import STALL_SECONDS
 from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
-from tests.acceptance.test_operating import ask, health
+from tests.acceptance.test_operating import ask, health, probe
 from tests.support.waiting import PATIENCE
 
 NewScene = Callable[..., Scene]
@@ -57,7 +57,7 @@ def test_a_shutdown_that_waits_for_a_task_in_a_signal_handler_is_not_reported_as
     assert "has been stalled" not in worker.logs()
 
 
-def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(
+def test_a_worker_that_has_not_reached_its_broker_is_not_ready_but_not_stuck(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene()
@@ -78,3 +78,5 @@ def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(
         # It has started its heartbeat. By now its loop would be watched.
         scene.wait_until(lambda: health(worker)["last_tick_age"] is not None)
         assert health(worker)["last_loop_age"] is None
+        assert [probe(worker, path)[0] for path in ("/livez", "/readyz")] == [200, 503]
+        assert health(worker)["status"] == "unconnected"

@@ -16,9 +16,10 @@ from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
 from kombu.transport import SQS
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.observe.polled import DEAF_AFTER
+from celery_sqs_heartbeat.observe.polled import DEAF_AFTER, DEAF_SECONDS
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -606,7 +607,7 @@ def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(
     desk.drain_until(lambda: got)
     polled = desk.heartbeat.polled
     for _ in range(DEAF_AFTER):
-        polled.unanswered(desk.name)
+        polled.unanswered(desk.name, clock.now() - DEAF_SECONDS)
     assert polled.view()[0].is_deaf
     with contextlib.suppress(socket.timeout):
         desk.connection.drain_events(timeout=0.1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import DEAF_SECONDS, PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.integration.test_transport import ChannelHarness
 from tests.support.loop import FakePolls
@@ -129,20 +129,19 @@ def test_a_poll_that_is_given_up_has_a_successor_only_if_its_queue_has_no_other(
     assert watch.times_polled == 6
 
 
-def test_an_error_counts_neither_as_an_answer_nor_as_silence(watch: Watch) -> None:
+def test_an_error_is_no_answer(watch: Watch) -> None:
     watch.sent.send()
     watch.look(1.0, 5)
-    # This is how kombu returns a 5xx answer.
-    watch.sent.answer([])
+    watch.sent.fail(Exception("HTTP 503"))
     (queue,) = watch.polled.view()
-    assert (queue.age, queue.unanswered) == (5.0, 0)
+    assert (queue.age, queue.unanswered) == (5.0, 1)
 
 
 def test_a_queue_that_waits_for_a_prefetch_slot_is_not_deaf(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch.sent.send()
-    watch.polled.unanswered(watch.poll.queue)
+    watch.polled.unanswered(watch.poll.queue, watch.clock() - DEAF_SECONDS)
     watch.look(1.0, 31)
     assert watch.polled.view()[0].is_deaf
     monkeypatch.setattr(watch.desk.channel.qos, "can_consume", lambda: False)

@@ -117,14 +117,16 @@ def test_the_variables_that_are_set_are_the_ones_that_are_read() -> None:
     assert set(named.split(", ")) <= read
 
 
+@pytest.mark.parametrize("kind", ["livenessProbe", "readinessProbe"])
 @pytest.mark.parametrize("status", [200, 503])
-def test_the_probe_of_a_worker_uses_its_status_page(status: int) -> None:
+def test_the_probes_of_a_worker_use_its_status_page(kind: str, status: int) -> None:
     (container,) = pod("worker.yaml")["containers"]
     assert {"name": "STUDIO_STATUS", "value": "127.0.0.1:9808"} in container["env"]
 
     class StatusPage(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/healthz" else 404)
+            path = {"livenessProbe": "/livez", "readinessProbe": "/readyz"}[kind]
+            self.send_response(status if self.path == path else 404)
             self.end_headers()
 
         def log_message(self, *args: Any) -> None:
@@ -132,7 +134,7 @@ def test_the_probe_of_a_worker_uses_its_status_page(status: int) -> None:
 
     with HTTPServer(("127.0.0.1", 0), StatusPage) as page:
         threading.Thread(target=page.handle_request, daemon=True).start()
-        *program, code = probe(page.server_port)
+        *program, code = probe(page.server_port, kind)
         # A busy machine may take longer to answer.
         patient = code.replace("timeout=5", f"timeout={PATIENCE}")
         assert patient != code

@@ -27,7 +27,18 @@ from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after each extension.
 EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
-PATHS = ("/", "/page.css", "/page.js", "/icon.svg", "/healthz", "/metrics", "/leases", "/events")
+PATHS = (
+    "/",
+    "/page.css",
+    "/page.js",
+    "/icon.svg",
+    "/livez",
+    "/readyz",
+    "/healthz",
+    "/metrics",
+    "/leases",
+    "/events",
+)
 
 
 @pytest.fixture
@@ -142,7 +153,10 @@ def test_a_page_that_is_given_no_metrics_has_no_such_path(scene: Observed) -> No
     scene.server, old = server, scene.server
     old.stop()
     answer = get(scene, "/metrics")
-    assert (answer.status, b"paths are /, /events, /healthz, /leases" in answer.body) == (404, True)
+    assert (answer.status, b"/events, /healthz, /leases, /livez, /readyz" in answer.body) == (
+        404,
+        True,
+    )
 
 
 def test_a_keeper_that_hangs_is_unhealthy_until_it_continues() -> None:
@@ -152,7 +166,7 @@ def test_a_keeper_that_hangs_is_unhealthy_until_it_continues() -> None:
         gate.shut()
         scene.keeper.note_start(scene.receive("a"))
         wait_until(lambda: get(scene, "/healthz").status == 503)
-        assert get(scene, "/healthz").json()["status"] == "late"
+        assert get(scene, "/livez").json()["status"] == "late"
         assert get(scene, "/leases").json()["health"]["status"] == "late"
         gate.open()
         wait_until(lambda: get(scene, "/healthz").status == 200)

@@ -53,10 +53,10 @@ def pod(manifest: str) -> dict[str, Any]:
     return dict(next(yaml.safe_load_all(text))["spec"]["template"]["spec"])
 
 
-def probe(port: int) -> list[str]:
-    """Return the worker's liveness probe, for another port."""
+def probe(port: int, kind: str) -> list[str]:
+    """Return a probe of the worker, for another port."""
     (container,) = pod("worker.yaml")["containers"]
-    program, *arguments, code = container["livenessProbe"]["exec"]["command"]
+    program, *arguments, code = container[kind]["exec"]["command"]
     assert program == "python"
     assert 'HTTPConnection("127.0.0.1", 9808, ' in code
     return [sys.executable, *arguments, code.replace("9808", str(port))]

@@ -22,10 +22,10 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Listener(ConnectionServer):
-    """Listens on a free loopback port."""
+    """Listens on a loopback port; 0 for a free one."""
 
-    def __init__(self, upstream_url: str, handle: Handle) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, upstream_url: str, handle: Handle, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.upstream_url = upstream_url
         self.handle = handle
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered
@@ -59,6 +61,18 @@ class FaultProxy(Service):
         threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name="fault-proxy", daemon=True
         ).start()
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """Refuse all connections meanwhile, as if the server's process had ended."""
+        self._listener.stop()
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(self._listener.server_address)
+            yield
+        port = self._listener.server_address[1]
+        self._listener = Listener(self.upstream_url, self._handle, port)
+        self.start()
 
     def stop(self) -> None:
         """Stop listening and end the connections that are open."""

@@ -220,22 +220,31 @@ def test_a_pod_has_time_for_its_longest_task_and_the_role_of_the_page() -> None:
     assert all(name in f"{line} " for line in commands(page("eks")) if "kubectl" in line)
 
 
-@pytest.mark.parametrize("name", ["ecs", "eks"])
+@pytest.mark.parametrize(
+    ("name", "kind", "path"),
+    [
+        ("ecs", "healthCheck", "/livez"),
+        ("eks", "livenessProbe", "/livez"),
+        ("eks", "readinessProbe", "/readyz"),
+    ],
+)
 @pytest.mark.parametrize("status", [200, 503])
-def test_the_health_check_follows_the_status_page(name: str, status: int) -> None:
+def test_the_health_check_follows_the_status_page(
+    name: str, kind: str, path: str, status: int
+) -> None:
     if name == "ecs":
-        kind, *command = task_definition()["containerDefinitions"][0]["healthCheck"]["command"]
-        assert kind == "CMD"
+        first, *command = task_definition()["containerDefinitions"][0][kind]["command"]
+        assert first == "CMD"
     else:
-        command = pod()["containers"][0]["livenessProbe"]["exec"]["command"]
+        command = pod()["containers"][0][kind]["exec"]["command"]
     program, option, code = command
     assert program == "python"
     address = conf(name).sqs_heartbeat_status
-    assert f"http://{address}/healthz" in code
+    assert f"http://{address}{path}" in code
 
     class StatusPage(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/healthz" else 404)
+            self.send_response(status if self.path == path else 404)
             self.end_headers()
 
         def log_message(self, *args: Any) -> None:

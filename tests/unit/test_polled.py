@@ -38,30 +38,55 @@ def test_the_age_counts_from_the_last_answer_and_before_it_from_the_first_poll(
     assert only(polled).age == 3.0
 
 
-def test_a_queue_is_deaf_from_the_second_unanswered_poll_in_a_row_to_the_next_answer(
-    polled: PolledQueues,
-) -> None:
-    polled.unanswered("o")
-    polled.answered("o")
-    polled.unanswered("o")
-    assert not only(polled).is_deaf
-    polled.unanswered("o")
-    assert only(polled).is_deaf
-    polled.answered("o")
-    assert not only(polled).is_deaf
-    assert only(polled).unanswered == 3
+def fail(polled: PolledQueues, clock: FakeClock, times: int, seconds: float) -> None:
+    """Have polls fail, each so many seconds after it was sent."""
+    for _ in range(times):
+        sent_at = clock()
+        clock.advance(seconds)
+        polled.unanswered("o", sent_at)
 
 
-def test_a_queue_that_is_not_consumed_from_any_more_has_no_age_and_is_not_deaf(
-    polled: PolledQueues,
+@pytest.mark.parametrize(
+    ("times", "seconds", "is_deaf"),
+    [(59, 1, False), (60, 1, True), (2, 29, False), (2, 30, True), (1, 61, False)],
+)
+def test_a_queue_is_deaf_if_its_polls_failed_for_a_minute_and_more_than_one_until_the_next_answer(
+    clock: FakeClock, polled: PolledQueues, times: int, seconds: float, is_deaf: bool
 ) -> None:
-    polled.unanswered("o")
-    polled.unanswered("o")
+    fail(polled, clock, 1, 100)
+    polled.answered("o")
+    fail(polled, clock, times, seconds)
+    assert only(polled).is_deaf is is_deaf
+    polled.answered("o")
+    assert not only(polled).is_deaf
+    assert only(polled).unanswered == 1 + times
+
+
+def test_a_queue_of_an_ending_worker_has_no_age_and_is_not_deaf(
+    clock: FakeClock, polled: PolledQueues
+) -> None:
+    fail(polled, clock, 2, 30)
     polled.rest_all()
     assert only(polled) == PolledQueue(queue="orders", age=None, unanswered=2, is_deaf=False)
 
 
+def test_a_queue_that_is_consumed_from_again_after_a_lost_connection_is_deaf_until_an_answer(
+    clock: FakeClock, polled: PolledQueues
+) -> None:
+    fail(polled, clock, 2, 30)
+    polled.rest("o")
+    polled.asked("o", URL)
+    assert only(polled) == PolledQueue(queue="orders", age=60.0, unanswered=2, is_deaf=True)
+    polled.answered("o")
+    polled.rest("o")
+    clock.advance(5)
+    assert only(polled).age is None
+    polled.asked("o", URL)
+    assert only(polled) == PolledQueue(queue="orders", age=0.0, unanswered=2, is_deaf=False)
+
+
 def test_time_alone_makes_no_queue_deaf(clock: FakeClock, polled: PolledQueues) -> None:
+    fail(polled, clock, 2, 1)
     clock.advance(3600)
     assert not only(polled).is_deaf
 
@@ -69,15 +94,14 @@ def test_time_alone_makes_no_queue_deaf(clock: FakeClock, polled: PolledQueues) 
 def test_a_queue_that_waits_for_room_is_not_deaf_and_deaf_again_after_one_more_poll(
     clock: FakeClock, polled: PolledQueues
 ) -> None:
-    polled.unanswered("o")
-    polled.unanswered("o")
+    fail(polled, clock, 2, 30)
     polled.wait("o")
     clock.advance(3600)
     assert not only(polled).is_deaf
     # Nor does sending the next poll change that.
     polled.asked("o", URL)
     assert not only(polled).is_deaf
-    polled.unanswered("o")
+    fail(polled, clock, 1, 1)
     assert only(polled).is_deaf
     assert only(polled).unanswered == 3
 

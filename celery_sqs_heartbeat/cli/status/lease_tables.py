@@ -14,6 +14,7 @@ _STYLES: Mapping[str, Style] = {
     "ok": Style(color="green"),
     "late": _YELLOW,
     "stalled": _YELLOW,
+    "unconnected": _YELLOW,
     "deaf": _YELLOW,
     "dead": _RED,
 }
@@ -21,7 +22,8 @@ _STYLES: Mapping[str, Style] = {
 _MEANINGS = {
     "late": "its keeper is late: leases may expire",
     "stalled": "its event loop is stalled: it neither receives nor settles messages",
-    "deaf": "SQS does not answer its polls: it receives no messages",
+    "unconnected": "it is not connected to SQS: it receives no messages",
+    "deaf": "SQS can't be reached or refuses its polls: it receives no messages",
     "dead": "its keeper is dead: leases expire",
 }
 _WORKERS = ("Worker", "Keeper", "In flight", "Running", "Waiting", "Deletes", "Releases", "Oldest")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hmac
 
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request
+from celery_sqs_heartbeat.observe.status.seats import PROBES
 from celery_sqs_heartbeat.settings import checks
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 
 #: Paths that need no token, because they contain nothing about messages: the page's own files, and
 #: the health, so that a probe needs no secret.
-OPEN = frozenset({"/", "/page.css", "/page.js", "/icon.svg", "/healthz"})
+OPEN = frozenset({"/", "/page.css", "/page.js", "/icon.svg", *PROBES})
 
 
 def token_fault(host: str, token: str | None) -> str | None:

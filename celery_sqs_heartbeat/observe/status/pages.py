@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
 from celery_sqs_heartbeat.observe.status.payloads import (
+    STUCK,
+    TROUBLES,
     events_payload,
     health_payload,
     leases_payload,
@@ -54,7 +56,8 @@ class Pages:
         self._keeper = keeper
         self._polled = polled
         self._paths: dict[str, Callable[[], Response]] = {
-            "/healthz": self._health,
+            "/livez": lambda: self._health(STUCK),
+            **dict.fromkeys(("/readyz", "/healthz"), lambda: self._health(TROUBLES)),
             "/leases": lambda: _json(leases_payload(keeper, recorder, name, polled)),
             "/events": lambda: _json(events_payload(keeper, recorder)),
         }
@@ -82,9 +85,9 @@ class Pages:
             raise RefusedError(404, f"This path does not exist. The paths are {known}.")
         return self._paths[request.path]()
 
-    def _health(self) -> Response:
+    def _health(self, troubles: Container[str]) -> Response:
         health = health_payload(self._keeper, self._polled)
-        return _json(health, status=200 if health["status"] == "ok" else 503)
+        return _json(health, status=503 if health["status"] in troubles else 200)
 
 
 def _json(payload: Mapping[str, Any], *, status: int = 200) -> Response:

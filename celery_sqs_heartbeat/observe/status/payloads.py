@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Any
@@ -17,6 +18,16 @@ from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroup
 from celery_sqs_heartbeat.observe.waiting_groups import behind_others, key_of
 from celery_sqs_heartbeat.observe.watched import Watched
 
+#: What may be wrong with a worker, the worst first; all of it makes it unready. `STUCK` is what a
+#: restart ends. It does not end the rest, which may have the same cause in every worker of a fleet.
+TROUBLES: Mapping[str, Callable[[KeeperHealth, Sequence[PolledQueue]], bool]] = {
+    "dead": lambda health, _: not health.alive,
+    "late": lambda health, _: health.late,
+    "stalled": lambda health, _: health.stalled,
+    "unconnected": lambda health, _: not health.connected,
+    "deaf": lambda _, queues: any(queue.is_deaf for queue in queues),
+}
+STUCK = frozenset({"dead", "late", "stalled"})
 #: How many leases are listed: those that expire first. More would not help a reader.
 MAX_LEASES = 500
 #: How many tasks have their own counts: those with the most leases. Senders choose task names.
@@ -30,7 +41,7 @@ def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, A
     health = keeper.health
     queues = polled.view() if polled is not None else []
     return {
-        "status": _status(health, queues),
+        "status": next((name for name, is_so in TROUBLES.items() if is_so(health, queues)), "ok"),
         "last_tick_age": rounded(health.last_tick_age),
         "replaced": health.replaced,
         "standstills": health.standstills,
@@ -45,16 +56,6 @@ def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, A
             for each in queues
         ],
     }
-
-
-def _status(health: KeeperHealth, queues: list[PolledQueue]) -> str:
-    if not health.alive:
-        return "dead"
-    if health.late:
-        return "late"
-    if health.stalled:
-        return "stalled"
-    return "deaf" if any(queue.is_deaf for queue in queues) else "ok"
 
 
 def leases_payload(

@@ -1,4 +1,4 @@
-"""Limits concurrent connections, so that a liveness probe is always answered.
+"""Limits concurrent connections, so that a probe is always answered.
 
 If a probe is not answered, its worker is restarted, and anyone who reaches the port can open
 connections and stay silent. So a new connection replaces the oldest of those that wait for their
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from celery_sqs_heartbeat.observe.status.http import RefusedError
 
-#: The path that is always answered. Its answer takes microseconds.
-PROBE = "/healthz"
+#: The paths that are always answered. Their answers take microseconds.
+PROBES = frozenset({"/livez", "/readyz", "/healthz"})
 #: Answers that are computed at once; one page needs two.
 MAX_ANSWERS = 16
 #: Connections that wait for their clients: to send a request, or to read an answer.
@@ -49,7 +49,7 @@ class Seats:
         Raises:
             RefusedError: Too many answers are being computed. Never raised for a probe.
         """
-        is_probe = path == PROBE
+        is_probe = path in PROBES
         if not is_probe and not self._answers.acquire(blocking=False):
             raise RefusedError(503, "Too many connections at once; try again.", Retry_After="1")
         try:

@@ -23,7 +23,7 @@ TOKEN_SETTING = f"{PREFIX}status_token"
 
 
 class StatusServer:
-    """Serves `/`, `/healthz`, `/metrics`, `/leases` and `/events`.
+    """Serves `/`, `/livez`, `/readyz`, `/healthz`, `/metrics`, `/leases` and `/events`.
 
     Args:
         address: `host:port`. Without a token, a loopback address.

@@ -104,6 +104,8 @@ NEEDS: tuple[Need, ...] = (
             "polls",
             "queue, url, number_messages=, visibility_timeout=, wait_time_seconds=, callback=",
         ),
+        ("STATUS_CODES_SERVER_ERRORS", "emptied, to learn of answers that are errors"),
+        ("STATUS_CODES_TIMEOUT", "emptied, to learn of polls without an answer"),
     ),
     *used("kombu.utils.encoding", ("safe_repr", "formats any error", "error")),
     *used("kombu.utils.encoding", ("safe_str", "formats any traceback", "traceback")),

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.otel import OtelObserver
+from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request
 from celery_sqs_heartbeat.observe.status.pages import Pages
 from celery_sqs_heartbeat.observe.status.payloads import (
+    TROUBLES,
     events_payload,
     health_payload,
     leases_payload,
 )
+from celery_sqs_heartbeat.observe.watched import Watched
 from tests.support.markdown import ROOT, blocks
-from tests.support.observed import Observed
+from tests.support.observed import QUEUE, Observed
 from tests.unit.observe.happening import event
 
 PAGE = "docs/status-page.md"
@@ -92,4 +101,37 @@ def test_pictures_exist_and_the_probe_is_yaml() -> None:
     for picture in pictures:
         assert (ROOT / "docs" / picture).stat().st_size > 10_000
     (probe,) = blocks(PAGE, "yaml")
-    assert yaml.safe_load(probe)["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    paths = {kind: each["httpGet"]["path"] for kind, each in yaml.safe_load(probe).items()}
+    assert paths == {"livenessProbe": "/livez", "readinessProbe": "/readyz"}
+
+
+ALIVE = KeeperHealth(alive=True)
+
+
+@pytest.mark.parametrize(
+    ("health", "fails_for", "status", "is_live", "is_ready"),
+    [
+        (ALIVE, 0, "ok", True, True),
+        (KeeperHealth(alive=False, late=True, connected=False), 90, "dead", False, False),
+        (replace(ALIVE, late=True, stalled=True), 0, "late", False, False),
+        (replace(ALIVE, stalled=True), 90, "stalled", False, False),
+        (replace(ALIVE, connected=False), 90, "unconnected", True, False),
+        (ALIVE, 90, "deaf", True, False),
+        (ALIVE, 30, "ok", True, True),
+    ],
+)
+def test_a_restart_is_for_stuck_workers_only_as_documented(
+    health: KeeperHealth, fails_for: float, status: str, is_live: bool, is_ready: bool
+) -> None:
+    polled = PolledQueues()
+    polled.asked("orders", QUEUE)
+    for _ in range(2 if fails_for else 0):
+        polled.unanswered("orders", clock.now() - fails_for)
+    pages = Pages(cast("Watched", SimpleNamespace(health=health)), Recorder(), None, "", polled)
+    for path, is_well in (("/livez", is_live), ("/readyz", is_ready), ("/healthz", is_ready)):
+        answer = pages.answer(Request(path=path, headers={}))
+        assert (answer.status == 200) is is_well
+        assert json.loads(answer.body)["status"] == status
+    documented = dict(re.findall(r"^\| `(\w+)` \| (200|503) \|", text_of(PAGE), re.MULTILINE))
+    assert set(documented) == set(TROUBLES)
+    assert documented.get(status, "200") == ("200" if is_live else "503")

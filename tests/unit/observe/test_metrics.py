@@ -90,8 +90,8 @@ def test_queues_of_the_same_name_in_two_accounts_or_regions_are_one_series() -> 
     polled.asked("a", "https://sqs.eu-west-1.example/1/same")
     fake.advance(5)
     polled.asked("b", "https://sqs.us-east-1.example/2/same")
-    polled.unanswered("a")
-    polled.unanswered("b")
+    polled.unanswered("a", fake())
+    polled.unanswered("b", fake())
     assert value(scene.metrics, "polls_unanswered_total", queue="same") == 2
     assert value(scene.metrics, "last_answered_poll_age_seconds", queue="same") == 5
     polled.rest_all()

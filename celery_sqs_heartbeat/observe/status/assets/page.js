@@ -9,12 +9,13 @@ const HEALTH = {
   ok: "Keeper is healthy",
   late: "Keeper is late: leases may expire",
   stalled: "The worker's event loop is stalled: it neither receives nor settles messages",
-  deaf: "SQS does not answer polls: no messages arrive",
+  unconnected: "The worker is not connected to SQS: no messages arrive",
+  deaf: "SQS can't be reached or refuses polls: no messages arrive",
   dead: "Keeper is dead: leases expire",
   away: "The worker does not answer",
   locked: "The worker needs its token",
 };
-const TITLES = { late: "Keeper late", stalled: "Loop stalled", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
+const TITLES = { late: "Keeper late", stalled: "Loop stalled", unconnected: "Not connected to SQS", deaf: "SQS unreachable", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
 const STATUSES = { expired: "expired", lost: "lost", capped: "no longer extended", refused: "not extended" };
 const GOALS = { delete: "being deleted", release: "being released" };
 
@@ -389,12 +390,21 @@ function showTrouble(text) {
   setText(find("trouble"), text);
 }
 
+// To the minute: the text is an alert, and would be read aloud whenever it changes.
+function silence(leases) {
+  const deaf = leases ? leases.health.polls.filter((polls) => polls.deaf) : [];
+  if (!deaf.length) return "";
+  const last = Date.now() - 1000 * Math.max(...deaf.map((polls) => polls.last_answered_age));
+  const since = new Date(last).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return `Since ${since}, SQS has answered no poll of ${deaf.map((polls) => polls.queue).join(", ")}. The worker tries again, and its log has the error. A restart does not help.`;
+}
+
 async function poll() {
   try {
     const [leases, events] = await Promise.all([ask("leases"), ask("events")]);
     const isRefused = leases === null || events === null;
     find("token-form").hidden = !isRefused;
-    showTrouble(isRefused && token ? "This is not the right token." : "");
+    showTrouble(isRefused && token ? "This is not the right token." : silence(leases));
     if (isRefused) {
       setHealth("locked");
       token = null;
