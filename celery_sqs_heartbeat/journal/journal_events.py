@@ -168,7 +168,7 @@ class MessageRecord(Record):
         metadata=_about(
             "string",
             "",
-            "received as `new`, `redelivered` or `finished`; else why it is released",
+            "received as `new`, `redelivered` or `finished`; else why it is released or deleted",
         ),
     )
     act: str | None = field(

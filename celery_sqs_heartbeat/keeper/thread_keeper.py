@@ -260,9 +260,12 @@ class ThreadKeeper:
 
         self._engine.change(go_on)
 
-    def done(self, receipt_handle: str) -> bool:
-        """Delete the message, and retry until SQS confirms. False if no lease has that handle."""
-        return self._change(lambda book, now: book.done(receipt_handle, now))
+    def done(self, receipt_handle: str, cause: str = "") -> bool:
+        """Delete the message, and retry until SQS confirms. False if no lease has that handle.
+
+        `cause` is the reason, unless its task has succeeded.
+        """
+        return self._change(lambda book, now: book.done(receipt_handle, now, cause))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False if unknown.

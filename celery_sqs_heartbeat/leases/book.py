@@ -110,14 +110,18 @@ class LeaseBook:
         self._release_stopped(receive.arrived_at)
         return taken
 
-    def done(self, receipt_handle: str, now: float) -> bool:
-        """Set the goal to delete the message: its task has succeeded. False if unknown."""
+    def done(self, receipt_handle: str, now: float, cause: str = "") -> bool:
+        """Set the goal to delete the message: its task has succeeded. False if unknown.
+
+        `cause` is the reason, for the events, if it is another.
+        """
         lease = self._register.get(receipt_handle)
         if lease is None:
             return False
         if lease.goal is Goal.HOLD:
             due = self._register.gathering.due(lease, now)
             self._register.set_goal(lease, Goal.DELETE, now, due=due)
+            lease.cause = cause
         elif lease.goal is Goal.RELEASE:
             # Its task continued after the release, and still succeeded.
             self._register.finished.add(lease.key)

@@ -10,6 +10,10 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 
 #: The cause of a release that leaves a message with SQS until its task is due.
 DUE_LATER = "due later"
+#: Causes of releases that say nothing about the message: its worker could not run it (yet).
+HANDED_ON = frozenset({DUE_LATER, "shutdown", "not delivered", "consumer closed", "cancelled"})
+#: The cause of the delete of a message that was sent again instead of being released.
+SENT_AGAIN = "sent again"
 #: Causes of letting a message's visibility timeout expire, in this order: its task failed or was
 #: rejected, and its release policy keeps it; too little of its lease was left to start the task;
 #: Celery could not make a task of it; nothing will ack or reject it any more.

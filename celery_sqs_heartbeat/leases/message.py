@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,6 +67,23 @@ def sequence_number_of(message: Mapping[str, Any]) -> str | None:
     """Return the digits that grow within a message group of a FIFO queue; None without them."""
     digits = _text_of(message, "SequenceNumber")
     return digits if digits and digits.isascii() and digits.isdigit() else None
+
+
+def content_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what its sender put into a message, as plain values: its body and attributes."""
+    attributes: dict[str, dict[str, Any]] = message.get("MessageAttributes") or {}
+    return {
+        "MessageBody": message["Body"],
+        "MessageAttributes": {
+            name: {
+                # boto3 returns binary values as bytes, and kombu's event loop as SQS encodes them.
+                key: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+                for key, value in each.items()
+                if key in ("DataType", "StringValue", "BinaryValue")
+            }
+            for name, each in attributes.items()
+        },
+    }
 
 
 def _text_of(message: Mapping[str, Any], attribute: str) -> str | None:

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.message import receive_of
+from celery_sqs_heartbeat.leases.message import content_of, receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
@@ -96,6 +96,7 @@ class LinkedKeeper:
         with self._lock:
             receipt, held = self._held_messages.receive(receive, terms.with_room())
             if held is not None:
+                held.keep(message)
                 self._post(messages.received(held, receipt, receive))
             return receipt
 
@@ -366,7 +367,11 @@ class LinkedKeeper:
         for held in held_messages:
             lease = held.lease
             # The delay as it was cut: the caller may have passed any type that acts as a number.
-            self._say_of(held, "release", lease.release_delay, lease.cause)
+            fields = (lease.release_delay, lease.cause)
+            if held.is_sent_again and held.message is not None:
+                self._say_of(held, "send-again", *fields, content_of(held.message))
+            else:
+                self._say_of(held, "release", *fields)
 
     def _say_of(self, held: HeldMessage, kind: str, *fields: object) -> None:
         self._post((kind, held.number, held.receives, *fields))

@@ -22,6 +22,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal import WorkerInfo
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.observability import Observability
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
@@ -102,8 +103,13 @@ class KeeperMain:
             late_after=hello.late_after,
             on_late=self._note_late,
         )
+        self._sender = MessageSender(self._keeper, sqs.send_message, self._dispatcher.prepare)
         self._end = KeeperEnd(
-            self._keeper, self._leases, self._outbox.send, wants_all=hello.wants_all
+            self._keeper,
+            self._leases,
+            self._outbox.send,
+            self._sender,
+            wants_all=hello.wants_all,
         )
         self._stats_at = 0.0
         self._loop = WorkerLoop(clock.now)
@@ -244,7 +250,7 @@ class KeeperMain:
         timeout = self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS
 
         def end() -> None:
-            self._keeper.stop(timeout)
+            self._keeper.stop(timeout - self._sender.wait(timeout))
             self._observability.close(has_stopped=has_stopped)
 
         ending = threading.Thread(target=end, name="sqs-heartbeat-end", daemon=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
@@ -19,7 +20,7 @@ from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
 logger = logging.getLogger(__name__)
 
 #: Kinds of messages about leases.
-_KINDS = frozenset({"received", "started", "done", "release", "drop", "resume"})
+_KINDS = frozenset({"received", "started", "done", "release", "send-again", "drop", "resume"})
 #: How many messages are handled before the keeper may do anything else. Each takes about 50 us.
 _BATCH = 200
 #: Events that a worker always needs: they change the messages it holds, or call its handlers.
@@ -47,6 +48,7 @@ class KeeperEnd:
         keeper: The keeper that owns the leases.
         leases: The board of `keeper`.
         send: Sends the worker a message.
+        sender: Sends messages to SQS again.
         wants_all: Whether the worker wants every event.
     """
 
@@ -55,12 +57,14 @@ class KeeperEnd:
         keeper: ThreadKeeper,
         leases: NumberedLeases,
         send: Callable[[Message], None],
+        sender: MessageSender,
         *,
         wants_all: bool,
     ) -> None:
         self._keeper = keeper
         self._leases = leases
         self._send = send
+        self._sender = sender
         self._wants_all = wants_all
 
     def report(self, event: Event) -> None:
@@ -115,6 +119,12 @@ class KeeperEnd:
             case ["release", number, receives, delay, cause]:
                 self._by_handle(
                     number, receives, lambda handle: self._keeper.release(handle, delay, cause)
+                )
+            case ["send-again", number, receives, delay, cause, dict(content)]:
+                self._by_handle(
+                    number,
+                    receives,
+                    lambda handle: self._sender.send_again(handle, content, delay, cause),
                 )
             case ["drop", number, receives, cause]:
                 self._by_handle(

@@ -15,6 +15,9 @@ CHUNK = 1 << 18
 GATHER_SECONDS = 0.005
 #: The most messages in one frame: a reader loses few if the link breaks within a frame.
 _BATCH = 100
+#: From this size on, in bytes, a frame takes no further message. One that is sent again has a body
+#: of up to 1 MiB.
+_BATCH_BYTES = 1 << 20
 
 
 class Sender(Protocol):
@@ -78,8 +81,11 @@ class Wire:
         """Send as much as the socket takes now. Return whether that was all."""
         while not self.is_broken and (self._unsent or self._messages):
             if not self._unsent:
-                count = min(_BATCH, len(self._messages))
-                batch = [self._messages.popleft() for _ in range(count)]
+                batch = [self._messages.popleft()]
+                size = len(batch[0])
+                while self._messages and len(batch) < _BATCH and size < _BATCH_BYTES:
+                    batch.append(self._messages.popleft())
+                    size += len(batch[-1])
                 self._unsent = memoryview(frame(batch))
             try:
                 sent = self._socket.send(self._unsent)

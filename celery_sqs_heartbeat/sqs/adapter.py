@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,30 @@ class BotoSqs:
                 reason,
             )
         return [Outcome.FAILED] * len(call.entries)
+
+    def send_message(self, queue_url: str, content: Mapping[str, Any], **options: Any) -> str:
+        """Send a message to its queue again, and return its new id.
+
+        Args:
+            content: See `content_of`.
+            options: Further parameters of the call.
+
+        Raises:
+            Exception: Any error of boto3. The message may have been sent.
+        """
+        attributes = {
+            name: {**each, "BinaryValue": base64.b64decode(each["BinaryValue"])}
+            if "BinaryValue" in each
+            else each
+            for name, each in content["MessageAttributes"].items()
+        }
+        sent = self.client_for(queue_url).send_message(
+            QueueUrl=self._address(queue_url),
+            MessageBody=content["MessageBody"],
+            MessageAttributes=attributes,
+            **options,
+        )
+        return str(sent["MessageId"])
 
     def queue_attributes(self, queue_url: str) -> QueueAttributes:
         """Read a queue's attributes.

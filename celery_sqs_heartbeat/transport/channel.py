@@ -100,6 +100,15 @@ class Channel(SQS.Channel):
         """The attributes to request with each message: the user's, and those that we report."""
         return with_reported(super().fetch_message_attributes)
 
+    @property
+    def get_message_attributes(self) -> Any:
+        """The attributes to request with each message, by kind. kombu 5.5 does not ask for them.
+
+        All of the sender's are requested: a message that is sent again must have them.
+        """
+        wanted = getattr(super(), "get_message_attributes", {})
+        return {**wanted, "MessageAttributeNames": [".*"]}
+
     def _update_queue_cache(self, queue_name_prefix: str) -> None:
         """List the queues at SQS."""
         with self._starting.refusing("SQS does not list the queues"):

@@ -60,7 +60,10 @@ class EtaParking:
         return True
 
     def _log_too_far(self, lease: Lease, wait: float, lasts: float) -> None:
-        """Log the release. Warn once per queue if it does not allow enough receives."""
+        """Log the release. Warn once per FIFO queue if it does not allow enough receives.
+
+        On a standard queue the message is sent again instead of its last release.
+        """
         receives = lease.receive_count + receives_until(wait, lasts=lasts)
         logger.info(
             "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
@@ -75,7 +78,8 @@ class EtaParking:
         most = self._queues.get(lease.queue_url).max_receive_count
         # Once per queue, not per task: senders choose task names, so their number has no limit.
         subject = f"too few receives {lease.queue_url}"
-        if most is not None and receives > most and self._once.first_time(subject):
+        is_short = most is not None and receives > most and is_fifo(lease.queue_url)
+        if is_short and self._once.first_time(subject):
             logger.warning(
                 "sqs-heartbeat: task %s is due in %.0f s. Its message needs %d receives until "
                 "then, and queue %s allows %d (maxReceiveCount): SQS will move the message to the "

@@ -110,9 +110,9 @@ class KombuChannel:
 
     def wanted_attributes(self) -> tuple[Any, Any]:
         """Return which system attributes and which of the sender's to request with each message."""
-        wanted = getattr(self._channel, "get_message_attributes", {})
+        wanted = self._channel.get_message_attributes
         system = wanted.get("MessageSystemAttributeNames", self._channel.fetch_message_attributes)
-        return system, wanted.get("MessageAttributeNames")
+        return system, wanted["MessageAttributeNames"]
 
     def how_many(self) -> int:
         """Return how many messages a receive may request."""

@@ -20,6 +20,15 @@ class LeasedRequestProtocol(Protocol):
     def outlives_consumer(self) -> bool:
         """Return whether the pool runs the task, or will, although its consumer is closed."""
 
+    def has_job(self) -> bool:
+        """Return whether the pool has a job for the task."""
+
+    def is_due_for_the_last_time(self) -> bool:
+        """Return whether its message was received for the last time, and its task may start."""
+
+    def is_fifo(self) -> bool:
+        """Return whether its message is of a FIFO queue."""
+
     def withdraw(self) -> bool:
         """Prevent the task from starting. Return whether that was in time."""
 

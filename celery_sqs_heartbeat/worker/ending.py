@@ -56,19 +56,22 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     _release_arriving(heartbeat)
     # Referenced until they are released: nothing else may refer to requests of a cancelled batch.
     requests = list(heartbeat.requests.values())
-    is_cancelled = False
-    executor = getattr(pool, "executor", None)
-    if executor is not None and _CANCELS_WAITING:
+    if _cancels_waiting(pool):
         # Done first, so that cancelled tasks can no longer start. Celery does it again later.
-        executor.shutdown(wait=False, cancel_futures=True)
-        is_cancelled = True
-    waiting = [
-        request
-        for request in requests
-        if not (request.has_started() if is_cancelled else request.outlives_consumer())
-        and request.withdraw()
-    ]
-    _release(waiting, "not started")
+        pool.executor.shutdown(wait=False, cancel_futures=True)
+    waiting = [each for each in requests if waits_for_pool(each, pool) and each.withdraw()]
+    release(waiting, "not started")
+
+
+def waits_for_pool(request: LeasedRequestProtocol, pool: Any) -> bool:
+    """Return whether a pool that is stopped now would not run the request's task."""
+    if _cancels_waiting(pool):
+        return not request.has_started()
+    return not request.outlives_consumer()
+
+
+def _cancels_waiting(pool: Any) -> bool:
+    return _CANCELS_WAITING and getattr(pool, "executor", None) is not None
 
 
 def _release_arriving(heartbeat: Heartbeat) -> None:
@@ -86,10 +89,11 @@ def _release_arriving(heartbeat: Heartbeat) -> None:
 def release_all(heartbeat: Heartbeat) -> None:
     """Release every message that is still held: its task was stopped with the pool."""
     heartbeat.groups.leave("shutdown")
-    _release(list(heartbeat.requests.values()), "not finished")
+    release(list(heartbeat.requests.values()), "not finished")
 
 
-def _release(requests: list[LeasedRequestProtocol], why: str) -> None:
+def release(requests: list[LeasedRequestProtocol], why: str) -> None:
+    """Release the messages of these requests that are still held. `why` is for the log."""
     held = [request for request in requests if request.is_held()]
     if held:
         logger.info("sqs-heartbeat: releasing %s: %s", counted(len(held), "message"), why)

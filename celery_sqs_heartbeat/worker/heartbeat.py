@@ -38,6 +38,7 @@ from celery_sqs_heartbeat.worker.handlers import (
     release_before_soft_shutdown,
 )
 from celery_sqs_heartbeat.worker.jobs import JobThread, run_beside
+from celery_sqs_heartbeat.worker.last_receives import stop_after_last_receives
 from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import keep_running_jobs_on_flush, make_shutdown_reentrant
 from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
@@ -110,6 +111,7 @@ class WorkerHeartbeat:
         keep_running_jobs_on_flush(parent.pool)
         guarded = (self._keeper, self._heartbeat.curl_working)
         release_before_soft_shutdown(parent, guarded, lambda: self.close(parent))
+        stop_after_last_receives(self._heartbeat, parent, self._end_polls)
         put_off_signals(*guarded)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)

@@ -7,6 +7,8 @@ failed task and for a message that was rejected on purpose.
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -22,6 +24,7 @@ from celery_sqs_heartbeat.current.asked_delays import asked_retry
 from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.orphaned_messages import Watch
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
@@ -129,8 +132,14 @@ class LeasedRequest(Request):
     def is_not_ours(self) -> bool:
         """Return whether the task must not start because its message is no longer ours; log it."""
         if reason := self._why_not_ours():
-            logger.warning(
-                "sqs-heartbeat: task %s[%s] is not started: %s", self.name, self.id, reason
+            # A withdrawn task comes up in its turn while a shutdown waits for others to start.
+            is_news = self.__dict__.get("_claimed") != _WITHDRAWAL
+            logger.log(
+                logging.WARNING if is_news else logging.INFO,
+                "sqs-heartbeat: task %s[%s] is not started: %s",
+                self.name,
+                self.id,
+                reason,
             )
         return bool(reason)
 
@@ -215,6 +224,19 @@ class LeasedRequest(Request):
         if self.has_started() or self._job is None:
             return self.has_started()
         return will_run(self._job())
+
+    def has_job(self) -> bool:
+        """Return whether the pool has a job for the task."""
+        return self._job is not None and self._job() is not None
+
+    def is_due_for_the_last_time(self) -> bool:
+        """Return whether its message was received for the last time, and its task may start."""
+        is_due = self.eta is None or self.eta.timestamp() <= time.time()
+        return is_due and self._lease is not None and self._lease.is_last_receive
+
+    def is_fifo(self) -> bool:
+        """Return whether its message is of a FIFO queue."""
+        return self._lease is not None and is_fifo(self._lease.queue_url)
 
     def release(self, cause: str) -> None:
         """Release the message."""

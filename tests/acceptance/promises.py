@@ -51,6 +51,12 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_crashes.py::test_all_messages_of_a_killed_worker_are_visible_again_within_two_seconds"
         "[prefork]",
     ],
+    "A message on its last receive whose task has not started": [
+        "test_last_receives.py::test_a_warm_shutdown_runs_what_was_received_for_the_last_time"
+        "[prefork-False-2]",
+        "test_last_receives.py::test_what_can_not_run_is_sent_again_and_runs_on_another_worker"
+        "[cold-prefork-2]",
+    ],
     "pip install ./celery-sqs-heartbeat": [
         "test_readme.py::test_nothing_in_the_readme_goes_untested",
         "test_readme.py::test_the_package_is_installed_by_pip",

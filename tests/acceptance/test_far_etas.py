@@ -34,12 +34,28 @@ def test_a_task_that_is_due_later_is_released_until_then_and_runs_once(new_scene
 def test_a_task_due_beyond_twelve_hours_is_released_for_as_long_as_sqs_allows_with_a_warning(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(max_receive_count=2, attributes=LONG)
+    scene = new_scene(max_receive_count=2, attributes=LONG, is_fifo=True)
     worker = scene.worker("-c", "1")
-    scene.send("work", "a", countdown=30 * HOUR)
-    scene.send("work", "b", countdown=30 * HOUR)
+    for key in ("a", "b"):
+        scene.send("work", key, countdown=30 * HOUR, MessageGroupId=key)
     # A late message is extended before it is released.
     scene.wait_until(lambda: sum(asked > 11.9 * HOUR for asked in timeouts_asked(scene)) == 2)
     assert max(timeouts_asked(scene)) <= 12 * HOUR
     worker.wait_for_log("needs 3 receives until then, and queue")
     assert worker.logs().count("SQS will move the message to the dead-letter queue") == 1
+
+
+def test_a_task_due_beyond_twelve_hours_is_sent_again_instead_of_its_last_release(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(max_receive_count=1, attributes=LONG)
+    scene.worker("-c", "1")
+    scene.send("work", "a", countdown=30 * HOUR)
+    # SQS allows no longer delay. Then the message is received for the first time again.
+    scene.wait_until(
+        lambda: (
+            [call.body.get("DelaySeconds") for call in scene.calls("SendMessage")] == [None, 900]
+        )
+    )
+    scene.proxy.wait_for("DeleteMessageBatch")
+    assert scene.counts(scene.dead_letters) == (0, 0)

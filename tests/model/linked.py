@@ -13,6 +13,7 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
@@ -109,7 +110,8 @@ class Elsewhere:
             board=leases,
             observer=lambda event: self.end.report(event),
         )
-        self.end = KeeperEnd(self.keeper, leases, self.outbox.post, wants_all=False)
+        sender = MessageSender(self.keeper, lambda *args, **kwargs: "copy", lambda job: job())
+        self.end = KeeperEnd(self.keeper, leases, self.outbox.post, sender, wants_all=False)
 
     def take(self, most: float = math.inf) -> None:
         """Handle the next messages."""

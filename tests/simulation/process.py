@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.record import Record
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
@@ -83,7 +84,8 @@ class KeeperProcess:
             board=_Boards(self.note_plan, self.board, self._leases),
         )
         self._rounds = Rounds(worker, self._keeper, self)
-        self._end = KeeperEnd(self._keeper, self._leases, self._send, wants_all=False)
+        sender = MessageSender(self._keeper, self.calls.sqs.send_message, lambda job: job())
+        self._end = KeeperEnd(self._keeper, self._leases, self._send, sender, wants_all=False)
 
     # -- Its life ----------------------------------------------------------------------
 

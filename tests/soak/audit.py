@@ -124,7 +124,7 @@ def _judge_deletes(message: Message, verdict: Verdict, histories: dict[str, Work
 def _may_delete(
     message: Message, delivery: Delivery, at: float, histories: dict[str, WorkerHistory]
 ) -> bool:
-    if message.expired:
+    if message.expired or message.was_sent_again(delivery, at):
         return True
     if message.task == "early":
         # Acked when the pool accepts it, shortly before the task starts.
@@ -152,6 +152,10 @@ def _account(
         return ONCE if len(message.runs) == 1 else "done once, started more than once"
     if message.expired:
         return "expired"
+    if message.deleted and message.was_sent_again(
+        message.deliveries[-1], message.deleted[0].started
+    ):
+        return "sent again"
     if any(run.is_closed for run in message.runs):
         return "failed as intended, and deleted"
     if message.task == "early" and _was_cut_short(message, histories):

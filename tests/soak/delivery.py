@@ -149,6 +149,8 @@ class Message:
     Attributes:
         group: Its message group in a FIFO queue; empty elsewhere.
         sequence: Its sequence number, which grows within the group.
+        copies: The sends of all messages for its task: this one, retries, and copies of a message
+            that was received for the last time.
         order_faults: Descriptions of runs that began before its turn.
     """
 
@@ -163,4 +165,21 @@ class Message:
     deleted: tuple[Call, Entry] | None = None
     group: str = ""
     sequence: int = 0
+    copies: list[Call] = field(default_factory=list)
     order_faults: list[str] = field(default_factory=list)
+
+    def was_sent_again(self, delivery: Delivery, at: float) -> bool:
+        """Return whether a worker may delete a message, because it has sent it again.
+
+        It may do so before the task has started, if the message was received for the last time.
+        """
+        most = self.queue.max_receive_count
+        is_last = most is not None and delivery.count >= most and not self.queue.is_fifo
+        return (
+            is_last
+            and delivery.run is None
+            and any(
+                call.worker == delivery.worker and delivery.receive.done <= call.done <= at
+                for call in self.copies
+            )
+        )

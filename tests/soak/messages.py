@@ -25,6 +25,10 @@ def read_messages(records: Records) -> list[Message]:
                 group=call.entries[0].group if records.queues[call.queue].is_fifo else "",
                 sequence=call.entries[0].sequence,
             )
+    of_task: dict[str, list[Call]] = {}
+    for message in messages.values():
+        message.copies = of_task.setdefault(message.task_id, [])
+        message.copies.append(message.sent)
     by_handle = _add_deliveries(messages, records.calls)
     _add_ends(by_handle, records.calls)
     for note in sorted(records.notes, key=lambda note: note.at):

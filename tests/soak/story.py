@@ -280,6 +280,12 @@ class Story:
         (verdict,) = (each for each in audit(self.records) if each.message.message_id == "m")
         return verdict
 
+    def send_again(self, worker: str, at: float) -> Story:
+        """A worker sends a copy of the message."""
+        headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
+        entry = Entry(message_id="copy", headers=headers, done=True, told=True)
+        return self._call(SEND, worker, at, entry)
+
     def _send(self, message_id: str, *, sequence: int = 2) -> None:
         headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
         entry = Entry(

@@ -76,6 +76,16 @@ def test_a_dead_letter_must_have_used_up_its_receives() -> None:
     assert verdict.faults == []
 
 
+def test_only_a_message_on_its_last_receive_may_be_deleted_for_a_copy() -> None:
+    story = Story(max_receive_count=2).receive("a", 1, 1.0).send_again("a", 1.1)
+    verdict = story.delete("a", 1, 1.3).verdict()
+    assert verdict.faults[0] == "was deleted as receive 1 without a reason"
+    story = Story(max_receive_count=1).receive("a", 1, 1.0).send_again("a", 1.1)
+    verdict = story.delete("a", 1, 1.3).verdict()
+    assert verdict.account == "sent again"
+    assert verdict.faults == []
+
+
 def test_one_receive_may_not_be_run_twice() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).run("a", 1, 2.5, 3.0, pid=2)
     assert story.delete("a", 1, 3.1).verdict().faults == ["receive 1 was run twice"]
