@@ -124,8 +124,9 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (a_queue(VisibilityTimeout=0), {}, ["P201", "E203"]),
         (a_queue(), {"concurrency": 10_000}, ["P201", "E203"]),
         (a_queue(RedrivePolicy=""), {}, ["P201", "W204"]),
-        (a_queue(RedrivePolicy='{"maxReceiveCount": 2}'), {}, ["P201", "W205"]),
-        (a_queue(RedrivePolicy='{"maxReceiveCount": "3"}'), {}, ["P201"]),
+        (a_queue(RedrivePolicy='{"maxReceiveCount": 2}'), {}, ["P201", "W205", "I219"]),
+        (a_queue(RedrivePolicy='{"maxReceiveCount": "4"}'), {}, ["P201", "I219"]),
+        (a_queue(RedrivePolicy='{"maxReceiveCount": "3"}'), {"prefetch_multiplier": 2}, ["P201"]),
         (a_queue(VisibilityTimeout=300), {}, ["P201"]),
         (a_queue(VisibilityTimeout=301), {}, ["P201", "I206"]),
         (

@@ -73,6 +73,9 @@ def _check_redrive(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         return
     if count < FEW_RECEIVES:
         yield queue_kinds.FEW_TRIES.found(queue=queue.name, value=count)
+    if count <= app.prefetch_multiplier:
+        value = f"{count}, and worker_prefetch_multiplier is {app.prefetch_multiplier}"
+        yield queue_kinds.FEW_FOR_PREFETCH.found(queue=queue.name, value=value)
     yield from check_retries(app, queue.name, count)
 
 

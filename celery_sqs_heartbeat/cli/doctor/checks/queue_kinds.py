@@ -129,6 +129,15 @@ RETRIED = Kind(
     "For each task, use one of the two: retries, or errors that leave the message in the "
     "queue, with a release policy.",
 )
+FEW_FOR_PREFETCH = Kind(
+    "SQSHB-I219",
+    "maxReceiveCount does not fit the prefetch",
+    "A worker that shuts down releases the messages that wait behind its running tasks, and the "
+    "next worker may be shut down, too: each costs a receive. On its last one, a message is run "
+    "during the shutdown, or sent again.",
+    "Allow one receive for each message that a process prefetches, and another in case a worker "
+    "dies: set maxReceiveCount to worker_prefetch_multiplier + 1, or lower the multiplier.",
+)
 
 KINDS = (
     EXISTS,
@@ -149,4 +158,5 @@ KINDS = (
     FULL,
     ENCRYPTED,
     RETRIED,
+    FEW_FOR_PREFETCH,
 )
