@@ -86,8 +86,9 @@ def about_the_page(heartbeat: Result) -> str:
     if not expected(heartbeat):
         return begin + "It has no duplicates, either."
     return (
-        f"{begin}Its duplicate is the killed worker's task, too. Its recovery times are shorter, "
-        "because they count from the release of a message, after the failure or the kill."
+        f"{begin}Its duplicate is the killed worker's task, too, with the cause "
+        "died-while-running. Its recovery times are shorter, because they count from the release "
+        "of a message, after the failure or the kill."
     )
 
 

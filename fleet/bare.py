@@ -1,11 +1,11 @@
-"""A worker that no journal mentions."""
+"""Receivers that no journal mentions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fleet.profile import QueueProfile
+from fleet.profile import POLL, QueueProfile
 from fleet.truth import Execution, Receive
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ class BareWorker:
     @property
     def room(self) -> int:
         """How many more messages the worker accepts."""
-        # After a kill, no journal could tell these receives from those of the killed worker.
-        return 0 if self._is_busy or self.world.clock() < self.world.unheard_until else 1
+        return 0 if self._is_busy else 1
 
     @property
     def is_calm(self) -> bool:
@@ -35,9 +34,9 @@ class BareWorker:
 
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
         """Run the message's task, then delete it."""
-        self._is_busy, self.world.bare_at = True, self.world.clock()
+        self._is_busy = True
         execution = Execution(None, self.world.clock())
-        receive.execution, receive.is_new, receive.mark = execution, True, "no-heartbeat"
+        receive.execution, receive.is_new = execution, True
 
         def finish() -> None:
             self._is_busy = False
@@ -47,3 +46,23 @@ class BareWorker:
             )
 
         self.world.clock.at(self.world.clock() + queue.run_time(self.world.random), finish)
+
+
+class DeadPoll:
+    """The open poll of a killed worker. SQS may put a message into it, which no one then has."""
+
+    wid = None
+    is_calm = True
+
+    def __init__(self, world: World) -> None:
+        self._clock = world.clock
+        self._ends_at = world.clock() + POLL
+
+    @property
+    def room(self) -> int:
+        """How many more messages SQS puts into it."""
+        return 1 if self._clock() < self._ends_at else 0
+
+    def take(self, *_: object) -> None:
+        """Swallow the message until its timeout ends."""
+        self._ends_at = 0.0

@@ -13,12 +13,13 @@ from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
-from fleet.truth import pairs_of
+from fleet.truth import idle_of, pairs_of
 from fleet.world import World
 
 JOURNAL = "journal"
 TRUTH = "truth.jsonl"
 DEAD_LETTERS = "dead-letters.jsonl"
+IDLE = "idle.json"
 #: The fields of lines of the journal and of the truth that differ in each copy of the fleet.
 _OWN = ("wid", "msg", "dlv", "task_id", "first_wid", "second_wid")
 
@@ -46,6 +47,7 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
     dead = [{"msg": message_id} for message_id in world.dead_letters()]
     dead += [_other(row, number) for number in range(1, copies) for row in dead]
     (out / DEAD_LETTERS).write_text("".join(json.dumps(row) + "\n" for row in dead), "utf-8")
+    (out / IDLE).write_text(json.dumps(idle_of(world.histories.values())), "utf-8")
     segments = closed_segments(journal)
     for number in range(1, copies):
         for segment in segments:

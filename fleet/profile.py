@@ -89,7 +89,7 @@ class Trouble(enum.Enum):
     LOST = "lost calls"
     DENIED = "calls that are not permitted"
     KILLED = "killed"
-    KILLED_UNHEARD = "killed, and its last lines lost"
+    KILLED_KEPT = "killed, and its keeper survives"
     KILLED_AFTER_SUCCESS = "killed after success"
     SOFT_SHUTDOWN = "soft shutdown"
 
@@ -98,8 +98,8 @@ class Trouble(enum.Enum):
 SPELL = 150.0
 #: How many seconds a starved keeper does nothing. Every lease expires within that time.
 STALL = 130.0
-#: The seconds without a line after which a worker counts as dead.
-SILENT = 900.0
+#: How many seconds a killed worker's poll stays open at SQS, at most.
+POLL = 10.0
 #: The mean seconds between two disturbances of a worker. N workers have N times as many.
 TROUBLE_EVERY = 1_800.0
 #: The mean seconds between two copies that SQS itself delivers, for one worker.

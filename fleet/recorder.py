@@ -30,9 +30,6 @@ class Recorder:
 
     Args:
         wall: The Unix time, in microseconds, of the clock's zero by the worker's wall clock.
-
-    Attributes:
-        recorded_at: When the last line was recorded.
     """
 
     def __init__(
@@ -40,7 +37,6 @@ class Recorder:
     ) -> None:
         self.wid = identity.wid
         self.lines = 0
-        self.recorded_at = clock()
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
@@ -78,20 +74,6 @@ class Recorder:
         """Write the worker's last line."""
         self._put(WorkerStopped(**self._origin.stamp(WORKER_STOPPED, self._clock(), self._next())))
 
-    def flush(self) -> None:
-        """Write the waiting lines."""
-        self._flush()
-
-    def is_all_about(self, message_id: str) -> bool:
-        """Return whether all waiting lines concern that message."""
-        name = f'"msg":"{message_id}"'.encode()
-        return all(name in line for _, line in self._waiting)
-
-    def lose(self) -> None:
-        """Lose the waiting lines, as a killed worker does."""
-        self.lines -= len(self._waiting)
-        self._waiting = []
-
     def close(self) -> None:
         """Finish the files, also those of a killed worker."""
         self._flush()
@@ -102,7 +84,6 @@ class Recorder:
         return self.lines
 
     def _put(self, record: Record) -> None:
-        self.recorded_at = self._clock()
         self._waiting.append((record.ts, line_of(record)))
         if len(self._waiting) >= _BATCH:
             self._flush()

@@ -28,6 +28,7 @@ class Receive:
     """One delivery of a message.
 
     Attributes:
+        is_new: Whether its execution started in it.
         mark: What would be the cause if the message were delivered again now.
         cause: What was the cause of the next delivery, or None if there was none.
     """
@@ -67,13 +68,20 @@ class History:
         first: Receive | None = None
         for receive in self.receives:
             second = receive.execution
-            if second is None:
+            if second is None or receive.wid is None:
                 continue
-            if first is not None and receive.is_new and receive.wid is not None:
+            if first is not None and receive.is_new:
                 row = self._pair(first, second, end)
                 if row is not None:
                     yield row
             first = receive
+
+    def idle(self) -> tuple[int, int]:
+        """Return how many receives started no task, and how many only the receive count shows."""
+        shown = [each.wid is not None for each in self.receives]
+        last = max((number for number, is_shown in enumerate(shown) if is_shown), default=0)
+        idle = sum(each.wid is not None and not each.is_new for each in self.receives)
+        return idle, shown[:last].count(False)
 
     def _pair(self, first: Receive, second: Execution, end: float) -> dict[str, object] | None:
         one = first.execution
@@ -96,3 +104,13 @@ class History:
 def pairs_of(histories: Iterable[History], end: float) -> list[dict[str, object]]:
     """Return the duplicates of all messages, in a world that ended at `end`."""
     return [pair for history in histories for pair in history.pairs(end)]
+
+
+def idle_of(histories: Iterable[History]) -> dict[str, tuple[int, int]]:
+    """Return `History.idle` by queue, without copies of the fleet."""
+    sums: dict[str, tuple[int, int]] = {}
+    for history in histories:
+        idle, unseen = history.idle()
+        before = sums.get(history.queue, (0, 0))
+        sums[history.queue] = (before[0] + idle, before[1] + unseen)
+    return sums

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from fleet import profile
@@ -31,8 +31,6 @@ _LONG = 1e9
 _KILL_POLL = 0.2
 #: How many seconds a kill waits while deletes fail. More of them fail all the time.
 _KILL_PATIENCE = 60.0
-#: The uncertainty of comparing two workers' clocks, in seconds.
-_CLOCKS = 2.0
 #: How many seconds longer a task runs if it would end during a call for it.
 _ANSWER_POLL = 0.2
 #: What a journal shows as the cause after failed calls. A call that is slow enough to cost a lease
@@ -63,7 +61,7 @@ class Worker:
         self.recorder = recorder
         self.troubled_at = world.clock()
         self.is_up = True
-        self.is_stopping = False
+        self.is_stopping = self.is_dead = False
         self.network = Network(world.clock, world.adapter, world.random, world.is_stale)
         self.keeper = ThreadKeeper(
             world.adapter,
@@ -80,7 +78,6 @@ class Worker:
         self._stalled_until = 0.0
         self._step_at: float | None = None
         self._refusing: set[str] = set()
-        self._dies_with_next = False
 
     @property
     def wid(self) -> str | None:
@@ -92,9 +89,7 @@ class Worker:
         """How many more messages the worker accepts."""
         if not self.is_up or self.is_stopping or self._is_stalled():
             return 0
-        room = profile.PREFETCH - len(self._queued) - self._running
-        # The journal would not show messages beside the last one, either.
-        return min(room, 1) if self._dies_with_next else room
+        return profile.PREFETCH - len(self._queued) - self._running
 
     @property
     def is_calm(self) -> bool:
@@ -109,9 +104,6 @@ class Worker:
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
         """Take in a message that was just received."""
         message_id, handle = message["MessageId"], message["ReceiptHandle"]
-        heard_at = self.recorder.recorded_at
-        if self._dies_with_next:
-            self.recorder.flush()
         if not queue.is_extended:
             receive.mark = "opted-out"
         elif self.world.urls[queue.name] in self._refusing:
@@ -137,8 +129,6 @@ class Worker:
                 held.receive, held.handle = receive, handle
         self._receives[message_id] = receive
         self.go_on()
-        if self._dies_with_next and receipt is ReceivedAs.NEW and receive.execution is not None:
-            self._die_unheard(receive, message_id, heard_at)
 
     def go_on(self) -> None:
         """Start the tasks that can start, and let the keeper make a step."""
@@ -179,8 +169,8 @@ class Worker:
             self.stop(is_soft=True)
         elif trouble is Trouble.KILLED:
             self._kill()
-        elif trouble is Trouble.KILLED_UNHEARD:
-            self._dies_with_next = True
+        elif trouble is Trouble.KILLED_KEPT:
+            self._die_kept()
         elif trouble is Trouble.KILLED_AFTER_SUCCESS:
             self.network.trouble = trouble
             self._kill(after_success=True)
@@ -209,7 +199,8 @@ class Worker:
         if len(self.keeper) or self._is_stalled() or self._held:
             self._later(1.0, self._end_when_idle)
             return
-        self.recorder.stop()
+        if not self.is_dead:
+            self.recorder.stop()
         self._end()
 
     def _stall(self) -> None:
@@ -227,27 +218,14 @@ class Worker:
 
     def _kill(self, *, after_success: bool = False) -> None:
         """Die at once, unless the journal does not yet show all that has ended."""
-        heard_at = self.recorder.recorded_at
-        # Failing deletes write many lines, which should not pile up.
-        is_wrong = not self._ending() if after_success else self._is_confused(heard_at)
         if after_success and self.world.clock() > self.troubled_at + _KILL_PATIENCE:
             self._recover()
             return
-        if is_wrong or self._is_unwritten():
+        # Failing deletes write many lines, which should not pile up.
+        if (after_success and not self._ending()) or self._is_unwritten():
             self._later(_KILL_POLL, lambda: self._kill(after_success=after_success))
             return
-        self._die(heard_at)
-
-    def _die_unheard(self, receive: Receive, message_id: str, heard_at: float) -> None:
-        """Die with a task that has just started, and whose receive is not in the journal."""
-        execution = receive.execution
-        is_alone = self.recorder.is_all_about(message_id)
-        if self._is_unwritten() or self._is_confused(heard_at) or not is_alone or execution is None:
-            return
-        self.recorder.lose()
-        self._die(heard_at, unheard=message_id)
-        self._blame(message_id, "lines-lost")
-        receive.wid = execution.wid = None
+        self._die()
 
     def _ending(self) -> list[Lease]:
         return [each for each in self.keeper.leases() if each.goal is not Goal.HOLD]
@@ -263,26 +241,32 @@ class Worker:
             each.goal is Goal.RELEASE or not each.attempts for each in self._ending()
         ) or any(each.status is LeaseStatus.CAPPED for each in self.keeper.leases())
 
-    def _is_confused(self, heard_at: float) -> bool:
-        """Return whether a worker without a journal received something after this one's last line.
-
-        If this worker died now, no journal could tell which of the two received it.
-        """
-        return self.world.bare_at >= heard_at - _CLOCKS
-
-    def _die(self, heard_at: float, unheard: str = "") -> None:
-        leases = [each for each in self.keeper.leases() if each.message_id != unheard]
-        ends = [each.expires_at for each in leases]
-        until = min(ends, default=heard_at + profile.SILENT)
-        self.world.unheard_until = max(self.world.unheard_until, until + _CLOCKS)
+    def _die(self) -> None:
+        """Die together with the keeper."""
         for lease in self._ending():
             self._blame(lease.message_id, "died-after-success")
+        self._cut_off("died-while-running")
+        self.world.leave_poll()
+        self._end()
+
+    def _die_kept(self) -> None:
+        """Die, and leave the rest to the keeper, whose releases wait for the open poll."""
+        self.is_stopping = self.is_dead = True
+        self._cut_off("died-while-running")
+        for held in self._held.values():
+            self.keeper.release(held.handle, profile.POLL, WORKER_DIED)
+        self._held.clear()
+        self._queued.clear()
+        self.world.leave_poll()
+        self.go_on()
+        self._end_when_idle()
+
+    def _cut_off(self, cause: str) -> None:
         for message_id, held in self._held.items():
-            self._blame(message_id, "died-while-running")
+            self._blame(message_id, cause)
             execution = held.receive.execution
             if execution is not None:
                 execution.ended_at, execution.is_cut_off = self.world.clock(), True
-        self._end()
 
     def _end(self) -> None:
         self.is_up = False
@@ -366,7 +350,9 @@ class Worker:
         elif event.kind is EventKind.PERMISSION_GRANTED:
             self._refusing.discard(event.queue_url)
         elif event.kind is EventKind.LEASE_EXTENDED and event.slack > 0:
-            self._blame(event.message_id, None)
+            execution = self._receives[event.message_id].execution
+            if execution is None or not execution.is_cut_off:
+                self._blame(event.message_id, None)
 
     def _blame(self, message_id: str, cause: str | None) -> None:
         self._receives[message_id].mark = cause

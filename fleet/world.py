@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 from fleet import profile
-from fleet.bare import BareWorker
+from fleet.bare import BareWorker, DeadPoll
 from fleet.profile import QUEUES, QueueProfile, Trouble, worker_info
 from fleet.recorder import Recorder
 from fleet.truth import History
@@ -49,9 +49,6 @@ class World:
         self._count = workers
         self._is_over = False
         self._second_delivery: str | None = None
-        #: When a worker without a journal last received something, and until when none may receive.
-        self.bare_at = -profile.SILENT
-        self.unheard_until = 0.0
         self._info = worker_info()
         self._troubles = itertools.cycle(Trouble)
         self._pids = itertools.count(100)
@@ -70,7 +67,9 @@ class World:
         }
         self.urls = {name: queue.url for name, queue in self._queues.items()}
         self.workers: list[Worker] = []
-        self._bare = [BareWorker(self) for _ in range(max(1, workers // profile.BARE_EVERY))]
+        self._bare: list[BareWorker | DeadPoll] = [
+            BareWorker(self) for _ in range(max(1, workers // profile.BARE_EVERY))
+        ]
         for _ in range(workers):
             self._hire()
 
@@ -103,6 +102,10 @@ class World:
         queue = self._queues[self.histories[entry.lease.message_id].queue]
         message = queue.messages.get(entry.lease.message_id)
         return message is not None and message.handle != entry.receipt_handle
+
+    def leave_poll(self) -> None:
+        """Leave the poll of a killed worker open."""
+        self._bare.append(DeadPoll(self))
 
     def ended(self, worker: Worker) -> None:
         """Replace a worker that has exited."""
@@ -149,15 +152,17 @@ class World:
             takers = [each for each in (*self.workers, *self._bare) if each.room > 0]
             self.random.shuffle(takers)
             for taker in takers:
-                # A receive may end a worker, or make bare ones wait: neither has room then.
-                if taker.room > 0 and not self._receive(queue, taker):
+                if not self._receive(queue, taker):
                     break
         self.clock.at(self.clock() + _TICK, self._tick)
 
-    def _receive(self, queue: QueueProfile, taker: Worker | BareWorker) -> bool:
+    def _receive(self, queue: QueueProfile, taker: Worker | BareWorker | DeadPoll) -> bool:
         there = self._queues[queue.name]
         now = self.clock()
-        is_twice = self._second_delivery == queue.name and self._is_calm(there)
+        # No journal shows a copy that only a receiver without one gets.
+        is_twice = (
+            taker.wid is not None and self._second_delivery == queue.name and self._is_calm(there)
+        )
         if not is_twice and not there.visible(now):
             return False
         hidden = set[str]()

@@ -42,20 +42,10 @@ WITH receives AS (
                 ELSE max(finished) OVER (PARTITION BY queue, msg, wid, started)
             END AS finished
         ),
-        lead(received) OVER in_order AS next_received,
-        lead(rc) OVER in_order AS next_rc,
-        rc > coalesce(lag(rc) OVER in_order, 0) + 1 AS has_gap,
-        -- The receive before this one, to see whether receives between the two are in no journal.
-        lag(wid) OVER in_order AS before_wid,
-        lag(last_event) OVER in_order AS before_last_event,
-        lag(lease_end) OVER in_order AS before_lease_end,
-        lag(CASE WHEN ended_as IN ('released', 'deleted') THEN ended END) OVER in_order
-            AS before_ended
+        lead(received) OVER in_order AS next_received
     FROM (
         SELECT queue, msg, task, task_id, wid, rc, dlv, received_as, received, started, finished,
-            ended, ended_as, cause, vt, last_event, "first" AS sqs_first,
-            coalesce(last_extended, received) + coalesce(last_vt, vt)::BIGINT * 1_000_000
-                AS lease_end
+            ended, ended_as, cause, vt, last_event
         FROM attempts
         WHERE msg IN (SELECT msg FROM attempts WHERE rc > 1)
     )
@@ -69,76 +59,41 @@ executions AS (
     FROM receives
     QUALIFY started IS NOT NULL
         AND (coalesce(received_as = 'new', TRUE) OR started >= received)
-        AND (has_gap OR prior IS NOT NULL)
+        AND prior IS NOT NULL
 ),
 pairs AS (
-    SELECT * REPLACE (
-            coalesce(prior.next_received, received) AS next_received,
-            CASE WHEN has_gap THEN rc ELSE prior.next_rc END AS next_rc
-        ),
+    SELECT * REPLACE (prior.next_received AS next_received),
         is_released_while_running(prior.started, prior.ended_as, prior.cause)
             AS is_prior_given_back,
         is_prior_given_back OR (prior.ended_as = 'abandoned' AND prior.finished IS NULL)
             AS is_cut_off,
-        CASE WHEN NOT has_gap AND NOT is_cut_off THEN greatest(
+        CASE WHEN NOT is_cut_off THEN greatest(
             least(
                 end_of(prior.finished, prior.ended_as, prior.last_event, data_end),
                 end_of(finished, ended_as, last_event, data_end)
             ) - greatest(prior.started, started),
             0
         ) END AS overlap_us,
-        CASE WHEN NOT has_gap THEN
-            has_succeeded(prior.finished, prior.ended_as, prior.cause)
-            AND has_succeeded(finished, ended_as, cause) AND NOT is_cut_off
-        END AS both_succeeded,
+        has_succeeded(prior.finished, prior.ended_as, prior.cause)
+            AND has_succeeded(finished, ended_as, cause) AND NOT is_cut_off AS both_succeeded,
         coalesce(prior.dlv, '') AS first_dlv,
         dlv AS second_dlv,
         prior.vt::BIGINT * 1_000_000 AS vt_us
     FROM executions, (SELECT max(last_seen) AS data_end FROM workers)
-    WHERE has_gap OR is_cut_off OR overlap_us > 0
+    WHERE is_cut_off OR overlap_us > 0
         OR (has_succeeded(prior.finished, prior.ended_as, prior.cause) AND NOT is_cut_off)
 ),
 lives AS (
     SELECT wid,
-        min(first_seen) AS first_seen,
         max(last_seen) AS last_seen,
-        max(stopped) AS stopped,
-        coalesce(min(first_seq), 1) AS first_seq,
-        min(dt) AS first_day,
         max(last_seq) - min(first_seq) + 1 - sum(lines) AS missing,
         max(settings['tasks']) FILTER (contains(settings['tasks'], 'extend=False')) AS tasks
     FROM workers
     GROUP BY wid
 ),
-held AS (
-    SELECT wid, min(lease_end) AS lease_end
-    FROM (
-        SELECT wid, last_seen,
-            coalesce(last_vt, vt, 0)::BIGINT * 1_000_000 AS timeout_us,
-            coalesce(last_extended, received) + timeout_us AS confirmed_until,
-            CASE
-                WHEN confirmed_until < last_event THEN last_event + timeout_us
-                ELSE confirmed_until
-            END AS lease_end
-        FROM attempts JOIN lives USING (wid)
-        WHERE ended_as = 'abandoned' AND NOT has_opted_out(tasks, task)
-    )
-    WHERE lease_end >= last_seen
-    GROUP BY wid
-),
 -- The times from which lines are missing. No segment of what is measured is damaged.
 holes AS (
-    SELECT wid AS lost_by,
-        last_seen AS since,
-        coalesce(lease_end, last_seen + 900_000_000) AS until,
-        TRUE AS is_killed
-    FROM lives LEFT JOIN held USING (wid)
-    WHERE stopped IS NULL AND (SELECT max(last_seen) FROM lives) > until + 1_000_000
-    UNION ALL
-    SELECT wid, first_seen - 86_400_000_000, first_seen, FALSE FROM lives
-    WHERE first_seq > 1 AND first_day > (SELECT min(first_day) FROM lives)
-    UNION ALL
-    SELECT wid, least(ts_before, ts), greatest(ts_before, ts), FALSE
+    SELECT wid AS lost_by, least(ts_before, ts) AS since, greatest(ts_before, ts) AS until
     FROM (
         SELECT wid, seq, ts, lag(seq) OVER numbers AS seq_before, lag(ts) OVER numbers AS ts_before
         FROM events
@@ -147,69 +102,10 @@ holes AS (
     )
     WHERE seq > seq_before + 1
 ),
-served AS (
-    SELECT wid AS lost_by, list(DISTINCT queue) AS queues
-    FROM attempts
-    WHERE wid IN (SELECT lost_by FROM holes)
-    GROUP BY wid
-),
--- By hour, because each pair with each hole of its queue would be billions. If the queues of a
--- worker are unknown, it may be any queue.
-holes_by_hour AS (
-    SELECT * EXCLUDE (queues),
-        unnest(coalesce(queues, (SELECT list(DISTINCT queue) FROM pairs))) AS queue
-    FROM (
-        SELECT *, unnest(range(since // 3_600_000_000, until // 3_600_000_000 + 1)) AS hour
-        FROM holes LEFT JOIN served USING (lost_by)
-    )
-),
-gaps AS (
-    SELECT *,
-        unnest(range(
-            greatest(
-                least(
-                    before_last_event,
-                    coalesce(
-                        CASE WHEN before_ended <= received THEN before_ended END,
-                        before_lease_end, sqs_first, 0
-                    )
-                ) - 1_000_000,
-                (SELECT min(since) FROM holes)
-            ) // 3_600_000_000,
-            least(received + 1_000_000, (SELECT max(until) FROM holes)) // 3_600_000_000 + 1
-        )) AS hour
-    FROM pairs
-    WHERE has_gap
-),
-lost AS (
-    -- Lines that are certainly missing come first.
-    SELECT queue, msg, rc, wid, arg_min(lost_by, (is_killed, lost_by)) AS lost_by,
-        bool_and(is_killed) AS was_killed
-    FROM (
-        SELECT *,
-            coalesce(before_ended <= received, FALSE) AS is_back,
-            least(
-                CASE WHEN before_wid IS NULL AND rc = 2 THEN sqs_first END,
-                received - CASE WHEN is_killed THEN coalesce(vt, 0)::BIGINT * 1_000_000 ELSE 0 END
-            ) AS last,
-            before_wid = lost_by AND NOT is_back AS is_again,
-            CASE
-                WHEN is_again THEN before_last_event
-                ELSE coalesce(
-                    CASE WHEN is_back THEN before_ended END, before_lease_end, sqs_first, 0
-                )
-            END AS begin
-        FROM gaps JOIN holes_by_hour USING (queue, hour)
-        WHERE coalesce(NOT is_again OR NOT is_killed OR last < before_lease_end, TRUE)
-            AND since <= last + 1_000_000 AND until >= begin - 1_000_000
-    )
-    GROUP BY queue, msg, rc, wid
-),
 lost_since AS (
     SELECT first_dlv, next_received, max(least(until, next_received)) AS lost_until
     FROM pairs JOIN holes ON lost_by = prior.wid
-    WHERE NOT has_gap AND NOT is_killed
-        AND since <= next_received + 1_000_000 AND until >= prior.received - 1_000_000
+    WHERE since <= next_received + 1_000_000 AND until >= prior.received - 1_000_000
     GROUP BY ALL
 ),
 told AS (
@@ -271,7 +167,7 @@ permissions AS (
     WHERE ev IN ('permission-denied', 'permission-granted') AND act IN ('extend', 'release')
 ),
 judged AS (
-    SELECT known.*, lost.lost_by, lost.was_killed, lost_until, lives.last_seen AS first_last_seen,
+    SELECT known.*, lost_until, lives.last_seen AS first_last_seen,
         has_opted_out(lives.tasks, known.task) AS is_opted_out,
         (
             -- Since when its worker could not extend any lease of the queue.
@@ -291,7 +187,6 @@ judged AS (
                 AND late.ts - late.late_us < known.next_received
         ) AS late_us
     FROM known
-    LEFT JOIN lost USING (queue, msg, rc, wid)
     LEFT JOIN lost_since USING (first_dlv, next_received)
     LEFT JOIN lives ON lives.wid = known.prior.wid
 ),
@@ -316,22 +211,13 @@ ends AS (
 ),
 caused AS (
     SELECT *, CASE
-        WHEN has_gap AND lost_by IS NOT NULL THEN {
-            'cause': 'lines-lost',
+        WHEN prior.cause = 'worker died' AND has_ended_before THEN {
+            'cause': 'died-while-running',
             'evidence': printf(
-                CASE
-                    WHEN was_killed THEN 'receive %d of the message is in no journal; worker %s '
-                        || 'was killed then, and lost its last lines'
-                    ELSE 'receive %d of the message is in no journal; lines of worker %s are '
-                        || 'missing then'
-                END,
-                next_rc - 1,
-                lost_by
+                'worker %s died, and its keeper released the message %s s before the next receive',
+                prior.wid,
+                seconds_of(next_received - prior.ended)
             )
-        }
-        WHEN has_gap THEN {
-            'cause': 'no-heartbeat',
-            'evidence': printf('receive %d of the message is in no journal', next_rc - 1)
         }
         WHEN is_prior_given_back AND has_ended_before THEN {
             'cause': 'released-while-running',
@@ -359,8 +245,9 @@ caused AS (
         WHEN is_gone AND prior.finished IS NOT NULL THEN {
             'cause': 'died-after-success',
             'evidence': printf(
-                'its task had ended, its delete was not confirmed, then its worker was silent; '
+                'its task had ended, its delete was not confirmed, then its worker %s was silent; '
                     || 'received again %s s after that',
+                prior.wid,
                 seconds_of(silent_us)
             )
         }
@@ -407,7 +294,8 @@ caused AS (
         WHEN is_gone THEN {
             'cause': 'died-while-running',
             'evidence': printf(
-                'its worker was silent from %s s before the next receive on',
+                'its worker %s was silent from %s s before the next receive on',
+                prior.wid,
                 seconds_of(silent_us)
             )
         }
@@ -430,11 +318,11 @@ caused AS (
     FROM ends
 )
 SELECT queue, msg, task, task_id, overlap_us, both_succeeded, told.cause, told.evidence,
-    CASE WHEN has_gap THEN NULL ELSE prior.wid END AS first_wid,
-    CASE WHEN has_gap THEN rc - 1 ELSE prior.rc END AS first_rc,
-    CASE WHEN has_gap THEN NULL ELSE prior.started END AS first_started,
-    CASE WHEN has_gap THEN NULL ELSE prior.finished END AS first_finished,
-    CASE WHEN has_gap THEN NULL ELSE prior.ended_as END AS first_ended_as,
+    prior.wid AS first_wid,
+    prior.rc AS first_rc,
+    prior.started AS first_started,
+    prior.finished AS first_finished,
+    prior.ended_as AS first_ended_as,
     wid AS second_wid,
     rc AS second_rc,
     started AS second_started,

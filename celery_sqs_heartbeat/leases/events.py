@@ -8,6 +8,8 @@ from celery_sqs_heartbeat.leases.calls import Answer, Outcome
 from celery_sqs_heartbeat.leases.identity_enum import IdentityEnum
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 
+#: The cause of a release by the keeper of a worker that has died.
+WORKER_DIED = "worker died"
 #: The cause of a release that leaves a message with SQS until its task is due.
 DUE_LATER = "due later"
 #: Causes of releases that say nothing about the message: its worker could not run it (yet).

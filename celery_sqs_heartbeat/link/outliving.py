@@ -7,6 +7,7 @@ import time
 
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.events import WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
@@ -38,7 +39,7 @@ def release_all_held(
         for lease in held:
             number = leases.number(lease.receipt_handle) or 0
             if not processes.may_run(leases.pids.get(number)):
-                keeper.release(lease.receipt_handle, polls.left(lease.queue_url), "worker died")
+                keeper.release(lease.receipt_handle, polls.left(lease.queue_url), WORKER_DIED)
         held = held_by(keeper, leases)
         if held:
             time.sleep(TICK_SECONDS)

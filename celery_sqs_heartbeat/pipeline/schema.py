@@ -171,7 +171,7 @@ DUPLICATES = _table(
     msg string: SQS message id
     task string: name of the task
     task_id string: Celery's task id
-    first_wid string: worker of the first execution; null if no journal contains it
+    first_wid string: worker of the first execution
     first_rc int: its receive count
     first_started bigint: its start
     first_finished bigint: its end, or null

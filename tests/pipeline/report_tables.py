@@ -105,7 +105,11 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
                 "msg": f"m{n}",
                 "wid": f"w{n % 3}",
                 "ended_as": "running" if end == "waiting" else end,
-                "started": None if end == "waiting" else DAY,
+                "started": None if end in ("waiting", "released") else DAY,
+                "wait_us": None if end in ("waiting", "released") else 0,
+                "cause": "shutdown" if end == "released" else None,
+                # Two receives of it are in no journal.
+                "rc": 3 if end == "lost" else 1,
             }
             for n, end in enumerate(
                 ["deleted"] * 3 + ["waiting"] * 3 + ["running", "abandoned", "released", "lost"]

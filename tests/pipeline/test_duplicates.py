@@ -44,7 +44,6 @@ TASKS = (
 )
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = [
-    ("no-heartbeat", {"rc": 2}, {"rc": 4}, []),
     ("second-delivery", {}, {"received": at(20), "started": at(20)}, []),
     (
         "released-while-running",
@@ -52,6 +51,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
         {},
         [],
     ),
+    (
+        "died-while-running",
+        {"ended_as": "released", "cause": "worker died", "finished": at(39), "ended": at(39)},
+        {},
+        [],
+    ),
+    # A receive between the two that is in no journal changes nothing.
+    ("died-while-running", GONE, {"rc": 3}, []),
     ("died-after-success", {**GONE, "finished": at(4)}, {}, []),
     (
         "delete-refused",
@@ -174,6 +181,7 @@ SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         ],
         [],
     ),
+    "in no journal": ([SECOND_RUN, SECOND_RUN | {"msg": "m2", "dlv": "d4", "rc": 4}], []),
     "overlap": ([FIRST, SECOND_RUN], []),
     "hours": (
         [
@@ -256,6 +264,10 @@ def test_one_call_is_not_many(found: dict[str, list[Row]]) -> None:
 def test_an_execution_after_one_that_failed_is_no_duplicate(found: dict[str, list[Row]]) -> None:
     assert found["failed"] == []
     assert found["failed, and left to its timeout"] == []
+
+
+def test_a_receive_that_is_in_no_journal_is_no_execution(found: dict[str, list[Row]]) -> None:
+    assert found["in no journal"] == []
 
 
 def test_an_execution_after_one_that_succeeded_is_a_duplicate_though_it_fails(

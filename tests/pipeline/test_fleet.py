@@ -21,12 +21,13 @@ from celery_sqs_heartbeat.journal.layout import closed_path, closed_segments, se
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.jobs import refresh
+from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL, receives
 from celery_sqs_heartbeat.pipeline.storage.journal_days import journal_days
 from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 from celery_sqs_heartbeat.pipeline.tuning.running_settings import running_terms
-from fleet.generator import DEAD_LETTERS, JOURNAL, TRUTH, make_fleet
+from fleet.generator import DEAD_LETTERS, IDLE, JOURNAL, TRUTH, make_fleet
 from fleet.profile import QUEUES
 from tests.pipeline.builders import SECOND
 
@@ -40,7 +41,7 @@ TABLES = (schema.WORKERS, schema.ATTEMPTS, schema.DUPLICATES, schema.RECOVERIES)
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("fleet")
-    make_fleet(out, workers=4, hours=1.4, seed=49)
+    make_fleet(out, workers=4, hours=1.8, seed=64)
     return out
 
 
@@ -96,7 +97,8 @@ def mangle(journal: Path, seed: int, into: Path) -> Path:
 def test_every_cause_occurs_in_the_fleet(truth: dict[Any, dict[str, Any]]) -> None:
     # Its queues are standard ones, which refuse no delete. A call slow enough to cost a lease is
     # given up before it is answered, which is `network`.
-    rest = {"unknown", "delete-refused", "sqs-slow"}
+    # No lines are lost there.
+    rest = {"unknown", "delete-refused", "sqs-slow", "lines-lost"}
     assert {pair["cause"] for pair in truth.values()} == set(CAUSES) - rest
 
 
@@ -120,6 +122,20 @@ def test_the_result_of_both_executions_is_found(
             assert row["both_succeeded"] == pair["both_succeeded"], row
 
 
+def test_receives_without_an_execution_are_counted(
+    spark: SparkSession, fleet: Path, tables: Path
+) -> None:
+    """Those of a journal, and those that only the receive count shows."""
+    attempts = Warehouse(spark, str(tables)).read(schema.ATTEMPTS)
+    counted: dict[str, list[int]] = {}
+    for row in receives(attempts, None).where("why IS NOT NULL").collect():
+        sums = counted.setdefault(row["queue"], [0, 0])
+        sums[row["why"] == IN_NO_JOURNAL] += row["receives"]
+    truth = json.loads((fleet / IDLE).read_text())
+    assert counted == {queue: both for queue, both in truth.items() if any(both)}
+    assert all(map(sum, zip(*counted.values(), strict=True)))
+
+
 def test_the_messages_in_the_dead_letter_queue_are_the_dead_letters(
     fleet: Path, tables: Path
 ) -> None:
@@ -141,8 +157,8 @@ def test_the_first_lines_say_the_settings_that_the_fleet_runs_with(fleet: Path) 
 def test_a_copy_of_the_fleet_has_its_own_messages_workers_and_duplicates(
     tmp_path: Path,
 ) -> None:
-    one = make_fleet(tmp_path / "one", workers=2, hours=0.3, seed=3)
-    two = make_fleet(tmp_path / "two", workers=2, hours=0.3, seed=3, copies=2)
+    one = make_fleet(tmp_path / "one", workers=2, hours=0.3, seed=26)
+    two = make_fleet(tmp_path / "two", workers=2, hours=0.3, seed=26, copies=2)
     assert (two.messages, two.lines, two.workers) == tuple(
         2 * count for count in (one.messages, one.lines, one.workers)
     )

@@ -28,6 +28,7 @@ class Findings:
     days: Sequence[datetime.date]
     overview: Mapping[str, Any]
     ends: Rows
+    receives: Rows
     workers: Mapping[str, Any]
     causes: Rows
     duplicates: Rows
@@ -76,6 +77,7 @@ def collect(
 
         tasks = rows(run_queries.tasks(durations))
         overview, ends = rows(queries.overview(attempts)), rows(queries.ends(attempts))
+        receives = rows(queries.receives(attempts, first))
         workers = rows(queries.worker_sums(seen, first))
         days = threads.submit(queries.days, seen)
         in_flight = threads.submit(timeline.points, table(schema.IN_FLIGHT))
@@ -98,6 +100,7 @@ def collect(
         days=days.result(),
         overview=overview.result()[0],
         ends=ends.result(),
+        receives=receives.result(),
         workers=workers.result()[0],
         causes=causes.result(),
         duplicates=pairs.result(),

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.sections.call_costs import call_costs
 from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage, covered
 from celery_sqs_heartbeat.pipeline.report.sections.duplicate_pairs import duplicate_pairs
+from celery_sqs_heartbeat.pipeline.report.sections.idle_receives import idle_receives
 from celery_sqs_heartbeat.pipeline.report.sections.in_flight_curves import in_flight_curves
 from celery_sqs_heartbeat.pipeline.report.sections.missing_lines import missing_lines
 from celery_sqs_heartbeat.pipeline.report.sections.overview import overview
@@ -27,6 +28,7 @@ from celery_sqs_heartbeat.pipeline.report.sections.stopped_groups import stopped
 _SECTIONS: tuple[tuple[str, str, Callable[[Findings], object]], ...] = (
     ("overview", "What happened", overview),
     ("duplicates", "Duplicates", duplicate_pairs),
+    ("idle-receives", "Receives without an execution", idle_receives),
     ("recoveries", "Recovery", recovery_times),
     ("groups", "Stopped groups", stopped_groups),
     ("durations", "Durations", run_times),

@@ -17,12 +17,15 @@ Rows = Sequence[Mapping[str, Any]]
 
 #: Duplicates, recoveries and files that are shown one by one.
 SHOWN = 50
+#: Of a receive that only the message's receive count shows.
+IN_NO_JOURNAL = "in no journal"
 #: Quantiles that are shown.
 PARTS = (0.5, 0.9, 0.99, 0.999)
 #: Queues whose calls and recommendations are shown.
 QUEUES = 30
 
 
+_EPOCH, _DAY_US = datetime.date(1970, 1, 1), 86_400_000_000
 _CALL_SUMS = ("calls", "entries", "failed", "cost_usd", "saved_usd")
 
 
@@ -34,6 +37,7 @@ def overview(attempts: DataFrame) -> DataFrame:
         F.countDistinct("wid").alias("workers"),
         F.countDistinct("queue").alias("queues"),
         F.countDistinct("task").alias("tasks"),
+        F.count("started").alias("started"),
         F.min("received").alias("begin"),
         F.max("last_event").alias("end"),
         F.sum("extensions").alias("extensions"),
@@ -52,6 +56,46 @@ def ends(attempts: DataFrame) -> DataFrame:
     is_parked = (F.col("ended_as") == "released") & (F.col("cause") == DUE_LATER)
     ended_as = F.when(is_waiting, "waiting").when(is_parked, "parked").otherwise(F.col("ended_as"))
     return attempts.groupBy(ended_as.alias("ended_as")).agg(F.count("*").alias("attempts"))
+
+
+def receives(attempts: DataFrame, first: datetime.date | None) -> DataFrame:
+    """Return the receives by queue, and by why no task started in them: null if one did.
+
+    Receives whose task may still start are left out. A receive is `IN_NO_JOURNAL` if only the
+    message's receive count shows it.
+
+    Args:
+        first: The first day that was read; None for all. Receives before it are left out, too.
+    """
+    is_kept = F.col("started").isNotNull()
+    is_back = F.col("ended_as").isin("released", "lapsed")
+    why = (
+        F.when(F.col("wait_us").isNotNull(), None)
+        .when(F.col("received_as") == "finished", "finished")
+        .when(is_kept, "redelivered")
+        .when(is_back, F.coalesce("cause", F.lit("other")))
+        .otherwise(F.col("ended_as"))
+    )
+    seen = attempts.where((F.col("ended_as") != "running") | is_kept)
+    by_message = attempts.groupBy("queue", F.xxhash64("msg")).agg(
+        F.min("rc").alias("least"),
+        (F.max("rc") - F.min("rc") + 1 - F.count_distinct("rc")).alias("between"),
+        F.min("first").alias("first"),
+    )
+    begin = 0 if first is None else (first - _EPOCH).days * _DAY_US
+    is_covered = F.coalesce(F.col("first") >= begin, F.lit(first is None))
+    unseen = F.col("between") + F.when(is_covered, F.col("least") - 1).otherwise(0)
+    return (
+        seen.groupBy("queue", why.alias("why"))
+        .agg(F.count("*").alias("receives"))
+        .unionByName(
+            by_message.groupBy("queue")
+            .agg(F.sum(unseen).alias("receives"))
+            .where("receives > 0")
+            .withColumn("why", F.lit(IN_NO_JOURNAL))
+        )
+        .orderBy("queue", F.desc("receives"), "why")
+    )
 
 
 def days(workers: DataFrame) -> list[datetime.date]:

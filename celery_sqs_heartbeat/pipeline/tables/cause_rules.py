@@ -10,13 +10,13 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.events import KEPT
+from celery_sqs_heartbeat.leases.events import KEPT, WORKER_DIED
 from celery_sqs_heartbeat.pipeline.tables.failing import call_rules
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US, Rule, seconds, text
 
 #: The cause of a release although the task has succeeded.
 DELETE_REFUSED = "delete refused"
-#: Causes of releases after the end of a task. With any other cause, a started task still runs.
+#: Causes of releases after the end of a task. With any other cause, a started task still ran.
 ENDED_RELEASES = ("failed", KEPT, "backoff policy", DELETE_REFUSED, "asked by task", "retried")
 
 
@@ -33,20 +33,18 @@ def rules() -> tuple[Rule, ...]:
     early = (again < sure - TOLERANCE_US) & ~(ended_before & (F.col("first.ended_as") != "deleted"))
     is_lost = F.col("lost_until") > F.col("first.last_event")
     lost = text("lines of its worker %s are missing from that time", F.col("first.wid"))
-    unreceived = text("receive %d of the message is in no journal", F.col("next_rc") - 1)
+    was_kept = F.coalesce(F.col("first.cause") == WORKER_DIED, F.lit(False)) & ended_before
     return (
         Rule(
-            "lines-lost",
-            F.col("has_gap") & F.col("lost_by").isNotNull(),
-            F.concat(
-                unreceived,
-                F.when(
-                    F.col("was_killed"),
-                    text("; worker %s was killed then, and lost its last lines", F.col("lost_by")),
-                ).otherwise(text("; lines of worker %s are missing then", F.col("lost_by"))),
+            "died-while-running",
+            was_kept,
+            text(
+                "worker %s died, and its keeper released the message %.1f s before the next "
+                "receive",
+                F.col("first.wid"),
+                seconds(again - F.col("first.ended")),
             ),
         ),
-        Rule("no-heartbeat", F.col("has_gap"), unreceived),
         Rule(
             "released-while-running",
             was_released_while_running("first") & ended_before,
@@ -74,8 +72,9 @@ def rules() -> tuple[Rule, ...]:
             "died-after-success",
             is_gone & F.col("first.finished").isNotNull(),
             text(
-                "its task had ended, its delete was not confirmed, then its worker was silent; "
+                "its task had ended, its delete was not confirmed, then its worker %s was silent; "
                 "received again %.1f s after that",
+                F.col("first.wid"),
                 seconds(again - F.col("first.last_event")),
             ),
         ),
@@ -99,7 +98,8 @@ def rules() -> tuple[Rule, ...]:
             "died-while-running",
             is_gone,
             text(
-                "its worker was silent from %.1f s before the next receive on",
+                "its worker %s was silent from %.1f s before the next receive on",
+                F.col("first.wid"),
                 seconds(again - F.col("first.last_event")),
             ),
         ),

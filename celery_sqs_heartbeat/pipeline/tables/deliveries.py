@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.leases.events import (
     KEPT,
     UNDELIVERABLE,
     UNSETTLED,
+    WORKER_DIED,
 )
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
@@ -36,7 +37,7 @@ GIVEN_BACK = (
     "consumer closed",
     "not delivered",
     "delete refused",
-    "worker died",
+    WORKER_DIED,
     DUE_LATER,
     GROUP_STOPPED,
     "asked by task",

@@ -1,10 +1,11 @@
 """Duplicates, as `root_causes` defines them, and their causes.
 
 Only messages that were received more than once matter. They are few, and the others are kept out of
-every shuffle. Each new execution is paired with the attempt that ran the task before it. SQS's
-receive count orders them, so wrong clocks do not matter. An interrupted execution (its worker died,
-or released the message while it ran) has no end in the journal, so the overlap of its pair is not
-known.
+every shuffle. Each new execution is paired with the attempt that ran the task before it, both by
+their `task-started`. A receive that is in no journal is no execution: whether a task ran in it is
+not known. SQS's receive count orders them, so wrong clocks do not matter. An interrupted execution
+(its worker died, or released the message while it ran) has no end in the journal, so the overlap of
+its pair is not known.
 """
 
 from __future__ import annotations
@@ -26,20 +27,17 @@ from celery_sqs_heartbeat.pipeline.tables.losses import with_losses
 from celery_sqs_heartbeat.pipeline.tables.opting import with_worker
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.rules import first_that_holds
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 _OF_FIRST = (
     "wid", "rc", "dlv", "received", "started", "finished", "ended", "ended_as", "cause", "vt",
     "last_event",
 )  # fmt: skip
-#: Columns of the receive before.
-_OF_PRIOR = ("wid", "last_event", "ended", "ended_as", "lease_end")
 #: Columns of the pair, and of the second execution.
 _OF_PAIR = (
     "queue", "msg", "task", "task_id", "wid", "rc", "started", "finished", "ended_as",
-    "first", "has_gap", "next_received", "next_rc", "overlap_us", "both_succeeded", "received",
-    "vt", "prior", "sqs_first", PARTITION,
+    "first", "next_received", "overlap_us", "both_succeeded", PARTITION,
 )  # fmt: skip
 
 
@@ -60,7 +58,7 @@ def duplicates_of(
     pairs = keep(_pairs(_in_order(again.only(attempts)), workers))
     if pairs.isEmpty():
         return frame_of(pairs.sparkSession, [], DUPLICATES.ddl)
-    holes = holes_of(attempts, events, workers, rejects)
+    holes = holes_of(events, workers, rejects)
     known = with_losses(with_worker(with_evidence(pairs, events, keep), workers), pairs, holes)
     judged = known.withColumn("judged", first_that_holds(rules()))
     return shape(judged.withColumns(_verdict()), DUPLICATES)
@@ -70,9 +68,7 @@ def _verdict() -> dict[str, Column]:
     """Return the columns of the cause, of the first execution and of the second."""
     columns = {name: F.col("judged")[name] for name in ("cause", "evidence")}
     for name in ("wid", "rc", "started", "finished", "ended_as"):
-        first = F.col(f"first.{name}")
-        other = F.col("rc") - 1 if name == "rc" else F.lit(None)
-        columns[f"first_{name}"] = F.when(F.col("has_gap"), other).otherwise(first)
+        columns[f"first_{name}"] = F.col(f"first.{name}")
         columns[f"second_{name}"] = F.col(name)
     return columns
 
@@ -82,19 +78,11 @@ def _in_order(attempts: DataFrame) -> DataFrame:
     receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
     before = receives.rowsBetween(Window.unboundedPreceding, -1)
     one_execution = Window.partitionBy("queue", "msg", "wid", "started")
-    lease_end = F.coalesce("last_extended", "received") + us_of(F.coalesce("last_vt", "vt"))
     finished = F.when(F.col("started").isNotNull(), F.max("finished").over(one_execution))
-    with_next = (
-        attempts.withColumn("finished", F.coalesce(finished, F.col("finished")))
-        .withColumn("next_received", F.lead("received").over(receives))
-        .withColumn("next_rc", F.lead("rc").over(receives))
-        .withColumn("has_gap", F.col("rc") > F.coalesce(F.lag("rc").over(receives), F.lit(0)) + 1)
-        # What tells when the receives were that are in no journal: SQS says it of the first.
-        .withColumn("lease_end", lease_end)
-        .withColumn("prior", F.lag(F.struct(*_OF_PRIOR)).over(receives))
-        .withColumn("sqs_first", F.col("first"))
+    with_next = attempts.withColumn("finished", F.coalesce(finished, F.col("finished"))).withColumn(
+        "next_received", F.lead("received").over(receives)
     )
-    ran = F.when(F.col("started").isNotNull(), F.struct(*_OF_FIRST, "next_received", "next_rc"))
+    ran = F.when(F.col("started").isNotNull(), F.struct(*_OF_FIRST, "next_received"))
     return with_next.withColumn("first", F.last(ran, ignorenulls=True).over(before))
 
 
@@ -108,18 +96,14 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     is_cut_off = was_released_while_running("first") | (
         (F.col("first.ended_as") == "abandoned") & F.col("first.finished").isNull()
     )
-    is_known = ~F.col("has_gap") & ~is_cut_off
     has_succeeded = _succeeded("first.") & ~is_cut_off
-    candidates = attempts.where(is_new & (F.col("has_gap") | F.col("first").isNotNull()))
+    candidates = attempts.where(is_new & F.col("first").isNotNull())
     return (
         candidates.crossJoin(F.broadcast(data_end(workers)))
-        .withColumn("overlap_us", F.when(is_known, F.greatest(overlap, F.lit(0))))
-        .withColumn("both_succeeded", F.when(~F.col("has_gap"), has_succeeded & _succeeded("")))
-        .where(F.col("has_gap") | is_cut_off | (F.col("overlap_us") > 0) | has_succeeded)
-        .withColumn("next_received", F.coalesce("first.next_received", "received"))
-        .withColumn(
-            "next_rc", F.when(F.col("has_gap"), F.col("rc")).otherwise(F.col("first.next_rc"))
-        )
+        .withColumn("overlap_us", F.when(~is_cut_off, F.greatest(overlap, F.lit(0))))
+        .withColumn("both_succeeded", has_succeeded & _succeeded(""))
+        .where(is_cut_off | (F.col("overlap_us") > 0) | has_succeeded)
+        .withColumn("next_received", F.col("first.next_received"))
         .withColumn(PARTITION, day_of(F.col("started")))
         .select(*_OF_PAIR)
     )

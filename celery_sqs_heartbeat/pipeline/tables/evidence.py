@@ -44,8 +44,7 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
 
     named = pairs.withColumn("first_dlv", F.col("first.dlv"))
     leases = (
-        named.where(~F.col("has_gap"))
-        .select(
+        named.select(
             *LEASE,
             "queue",
             F.col("first.wid").alias("first_wid"),

@@ -1,98 +1,77 @@
-"""Finds the times from which lines of a worker are missing, as far as the journals show them.
+"""Finds the times from which lines of a worker are missing, as far as its own journal shows them.
 
 | sign | from | to |
 |---|---|---|
 | a gap in the worker's numbers | the line before it | the line after it |
-| its first line is not number 1, and is not of the first day, or a segment can't be read | a day \
-before | that line |
 | no `worker-stopped`, and a segment of its last day can't be read | its last line | `SILENT_US` \
 later |
-| no `worker-stopped`, and it was killed | its last line | when a lease that it held expired |
-| no line at all of a worker whose segment can't be read | the day's start | the day's end |
 
-A killed worker loses the lines of its last second. It is considered dead if it was silent although
-a lease that it held expired, or for `SILENT_US`. Workers are few, so their facts are collected, and
-the holes are calculated from them.
+A hole says something about the worker's own messages only: no other worker's journal changes it.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.attempts import SILENT_US
-from celery_sqs_heartbeat.pipeline.tables.lives import gaps_of, held_by, lives_of, unread_days
-from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
-
-_DAY_US = 86_400_000_000
-_EPOCH = datetime.date(1970, 1, 1)
+from celery_sqs_heartbeat.pipeline.tables.workers import missing
 
 
 class Hole(NamedTuple):
-    """A time from which lines of a worker are missing, in microseconds.
-
-    Attributes:
-        queues: The queues that it served; none if no journal shows one.
-        is_killed: Whether it was killed then, and so lost its last lines.
-    """
+    """A time from which lines of a worker are missing, in microseconds."""
 
     wid: str
-    queues: Sequence[str]
     since: int
     until: int
-    is_killed: bool = False
 
 
-def holes_of(
-    attempts: DataFrame, events: DataFrame, workers: DataFrame, rejects: DataFrame
-) -> list[Hole]:
-    """Return the holes of all workers."""
-    lives = {row["wid"]: row for row in lives_of(workers).collect() if row["last_seen"] is not None}
-    unread = unread_days(rejects)
-    suspects = [
-        wid
-        for wid, life in lives.items()
-        if life["stopped"] is None or life["missing"] or life["first_seq"] > 1
-    ]
-    seen = [{name: lives[wid][name] for name in ("wid", "last_seen", "tasks")} for wid in suspects]
-    queues, lease_ends = held_by(attempts, seen) if seen else ({}, {})
-    begin = min((life["first_day"] for life in lives.values()), default=_EPOCH)
-    end = max((life["last_seen"] for life in lives.values()), default=0)
-    holes = list(_of_unheard(unread, lives.keys()))
-    for wid in suspects:
-        days, life = unread.get(wid, []), lives[wid]
-        holes += _before(life, days, begin)
-        holes += _after(life, days, lease_ends.get(wid), end)
-    incomplete = [wid for wid in suspects if lives[wid]["missing"]]
-    holes += [Hole(wid, [], since, until) for wid, since, until in gaps_of(events, incomplete)]
-    return [hole._replace(queues=queues.get(hole.wid, [])) for hole in holes]
+def holes_of(events: DataFrame, workers: DataFrame, rejects: DataFrame) -> list[Hole]:
+    """Return the holes of all workers. Workers are few, so their facts are collected."""
+    lives = workers.groupBy("wid").agg(
+        F.max("last_seen").alias("last_seen"),
+        F.max("stopped").alias("stopped"),
+        F.max(PARTITION).alias("last_day"),
+        missing().alias("missing"),
+    )
+    unread, holes, incomplete = _unread_days(rejects), [], []
+    for life in lives.where("last_seen IS NOT NULL").collect():
+        wid, last = life["wid"], life["last_seen"]
+        if life["missing"]:
+            incomplete.append(wid)
+        if life["stopped"] is None and any(day >= life["last_day"] for day in unread[wid]):
+            holes.append(Hole(wid, last, last + SILENT_US))
+    return [*holes, *_gaps_of(events, incomplete)]
 
 
-def _before(life: Row, unread: list[datetime.date], begin: datetime.date) -> Iterator[Hole]:
-    if life["first_seq"] > 1 and (unread or life["first_day"] > begin):
-        yield Hole(life["wid"], [], life["first_seen"] - _DAY_US, life["first_seen"])
+def _unread_days(rejects: DataFrame) -> defaultdict[str, list[datetime.date]]:
+    """Return the days of each worker's segments that could not be read completely."""
+    wid = F.regexp_extract("file", "worker=([^/]+)/", 1).alias("wid")
+    days = defaultdict[str, list[datetime.date]](list)
+    for row in rejects.select(wid, PARTITION).distinct().collect():
+        days[row["wid"]].append(row[PARTITION])
+    return days
 
 
-def _after(
-    life: Row, unread: list[datetime.date], lease_end: int | None, end: int
-) -> Iterator[Hole]:
-    if life["stopped"] is not None:
+def _gaps_of(events: DataFrame, wids: list[str]) -> Iterator[Hole]:
+    """Yield the gaps in the numbers of these workers."""
+    if not wids:
         return
-    wid, last = life["wid"], life["last_seen"]
-    if any(day >= life["last_day"] for day in unread):
-        yield Hole(wid, [], last, last + SILENT_US)
-        return
-    until = last + SILENT_US if lease_end is None else lease_end
-    if end > until + TOLERANCE_US:
-        yield Hole(wid, [], last, until, is_killed=True)
-
-
-def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str]) -> Iterator[Hole]:
-    """Yield the days of workers without a readable line."""
-    for wid in unread.keys() - set(heard) - {""}:
-        for day in unread[wid]:
-            since = (day - _EPOCH).days * _DAY_US
-            yield Hole(wid, [], since, since + _DAY_US)
+    theirs = frame_of(events.sparkSession, [{"wid": wid} for wid in wids], "wid string")
+    in_order = Window.partitionBy("wid").orderBy("seq")
+    numbered = (
+        events.select("wid", "seq", "ts")
+        .join(F.broadcast(theirs), "wid", "semi")
+        .withColumn("seq_before", F.lag("seq").over(in_order))
+        .withColumn("ts_before", F.lag("ts").over(in_order))
+    )
+    for row in numbered.where(F.col("seq") > F.col("seq_before") + 1).collect():
+        # A clock may have been set back meanwhile.
+        yield Hole(row["wid"], min(row["ts_before"], row["ts"]), max(row["ts_before"], row["ts"]))

@@ -14,22 +14,22 @@ def with_worker(pairs: DataFrame, workers: DataFrame) -> DataFrame:
     """
     of_first = workers.groupBy(F.col("wid").alias("of_wid")).agg(
         F.max("last_seen").alias("first_last_seen"),
-        F.max(opting_tasks()).alias("first_tasks"),
+        F.max(_opting_tasks()).alias("first_tasks"),
     )
     return (
         pairs.join(F.broadcast(of_first), F.col("first.wid") == F.col("of_wid"), "left")
-        .withColumn("is_opted_out", has_opted_out(F.col("first_tasks"), F.col("task")))
+        .withColumn("is_opted_out", _has_opted_out(F.col("first_tasks"), F.col("task")))
         .drop("first_tasks", "of_wid")
     )
 
 
-def opting_tasks() -> Column:
+def _opting_tasks() -> Column:
     """Return a worker's setting for its tasks, if any task has opted out."""
     tasks = F.col("settings")["tasks"]
     return F.when(tasks.contains("extend=False"), tasks)
 
 
-def has_opted_out(tasks: Column, task: Column) -> Column:
+def _has_opted_out(tasks: Column, task: Column) -> Column:
     """Return whether a task's lease is not extended.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 DUPLICATE = (
     "an execution of a message that began although the one before it had not failed: the earlier "
     "one was still running, had succeeded, or no journal shows how it ended, because its worker "
-    "was killed, released the message while the task ran, or wrote no journal"
+    "was killed or released the message while the task ran"
 )
 
 
@@ -76,7 +76,8 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "died-while-running": Cause(
         meaning="the worker died while the task ran",
-        sign="a `task-started`, no end, and no later line of the worker",
+        sign="a `task-started`, then a release by its keeper with the cause `worker died`, or no "
+        "end and no later line of the worker",
         advice="look for an out-of-memory kill, a deployment or a lost host; make the task "
         "idempotent, or let it continue where it stopped",
     ),
@@ -87,8 +88,8 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "released-while-running": Cause(
         meaning="the worker released the message while its task ran, as in a cold shutdown",
-        sign="`message-released` or `message-lapsing` with another cause than `failed` or `kept`, "
-        "after `task-started`",
+        sign="`message-released` or `message-lapsing` after `task-started`, with a cause such as "
+        "`shutdown` or `cancelled`",
         advice="give workers longer to stop, or make the task idempotent",
     ),
     "opted-out": Cause(
@@ -99,18 +100,12 @@ CAUSES: Mapping[str, Cause] = {
         advice="remove sqs_heartbeat=False from the task, or give it a queue with a visibility "
         "timeout longer than the task",
     ),
-    "no-heartbeat": Cause(
-        meaning="a worker without a heartbeat or without a journal received the message before",
-        sign="the receive count rises by more than one between two receives in the journals",
-        advice="start all workers of the queue with --heartbeat-sqs, and give them a journal",
-    ),
     "lines-lost": Cause(
-        meaning="the lines that would show the cause are lost: those of a killed worker's last "
-        "second, or of a damaged segment",
-        sign="the receive count rises by more than one, or an execution has no end, at a time "
-        "from which a worker's lines are missing: numbers, a segment, or its end without "
-        "`worker-stopped`",
-        advice="find out what killed the worker or damaged the journal; the report's last section "
+        meaning="the lines of its worker that would show the cause are lost: those of a killed "
+        "keeper's last second, or of a damaged segment",
+        sign="no end or no extension of the execution, at a time from which its worker's lines "
+        "are missing: numbers, or a segment",
+        advice="find out what killed the keeper or damaged the journal; the report's last section "
         "lists what could not be read",
     ),
     "second-delivery": Cause(

@@ -10,6 +10,8 @@ from celery_sqs_heartbeat.pipeline.report.figures import moment, number, span, t
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
+from celery_sqs_heartbeat.pipeline.report.sections.idle_receives import unseen_receives
+from celery_sqs_heartbeat.pipeline.report.sections.overview import NO_STARTS
 from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 
 
@@ -84,9 +86,17 @@ def _no_duplicates(found: Findings) -> str:
     seen, workers = found.overview, found.workers
     if not seen["attempts"]:
         return "No message was received, so nothing is known about duplicates."
+    if not seen["started"]:
+        return NO_STARTS
     has_gaps = workers["missing"] or workers["before"] or found.rejects
+    unseen = unseen_receives(found)
+    doubts = [
+        *(["missing lines may contain duplicates"] if has_gaps else []),
+        *([f"{count(unseen, 'receive is', 'receives are')} in no journal"] if unseen else []),
+    ]
     return (
         f"No message was executed twice in the journal of {count(seen['workers'], 'worker')}: "
         f"{count(seen['messages'], 'message')}, received {count(seen['attempts'], 'time')}"
-        + ("; missing lines may contain duplicates." if has_gaps else ".")
+        + "".join(f"; {doubt}" for doubt in doubts)
+        + "."
     )

@@ -25,6 +25,10 @@ _ENDS = {
 }
 
 
+#: Shown instead of duplicates if no worker records starts, as a consumer without Celery may not.
+NO_STARTS = "The journal records no start of a task, so nothing is known about duplicates."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """The section's content.
@@ -59,12 +63,13 @@ def overview(found: Findings) -> Overview | str:
         received=f"{count(seen['workers'], 'worker')} received "
         f"{count(seen['messages'], 'message')} {count(attempts, 'time')}, from "
         f"{count(seen['queues'], 'queue')} for {count(seen['tasks'], 'task')}.",
-        repeated=_repeated(pairs),
+        repeated=_repeated(pairs) if seen["started"] else NO_STARTS,
         figures=(
             ("Messages", number(seen["messages"])),
             ("Attempts", number(attempts)),
             ("Workers that received something", number(seen["workers"])),
             ("Duplicates", number(pairs)),
+            ("Receives without an execution", number(_idle(found))),
             ("Extensions", number(seen["extensions"])),
             ("Failed extensions", number(seen["failures"])),
             ("Keeper late", number(found.workers["late_count"] or 0)),
@@ -88,6 +93,10 @@ def _ends(found: Findings, attempts: int) -> Listing:
         ],
         numbers=2,
     )
+
+
+def _idle(found: Findings) -> int:
+    return sum(row["receives"] for row in found.receives if row["why"] is not None)
 
 
 def _repeated(pairs: int) -> str:
