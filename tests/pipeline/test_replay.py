@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections import Counter
@@ -17,9 +16,9 @@ from celery_sqs_heartbeat.pipeline.tables.bins import bin_of
 from celery_sqs_heartbeat.pipeline.tuning.choosing import (
     RISK_CAP,
     choose,
-    max_lease_of,
     needs_its_own,
     pareto,
+    raised,
 )
 from celery_sqs_heartbeat.pipeline.tuning.comparing import compare
 from celery_sqs_heartbeat.pipeline.tuning.confidence import (
@@ -169,30 +168,25 @@ def test_where_nothing_is_safe_the_least_risk_is_chosen_and_reported() -> None:
     assert choice.best.risk == min(replay(awful, terms, WORTH).risk for terms in candidates(awful))
     assert choice.best.risk > RISK_CAP
     assert not choice.is_safe
-    reason = reason_of(awful, choice.best, choice.max_lease, is_safe=choice.is_safe)
+    reason = reason_of(awful, choice.best, is_safe=choice.is_safe)
     assert (
         "Every candidate loses more than 1 of 10,000 leases. This one loses the fewest." in reason
     )
 
 
 @pytest.mark.parametrize(
-    ("held", "expected"),
+    ("held", "running", "expected"),
     [
-        pytest.param([100.0] * 2_000, 300, id="three times the longest"),
-        pytest.param([1.0] * 2_000, 600, id="never below ten minutes"),
-        pytest.param([40_000.0] * 2_000, DEFAULT_MAX_LEASE_SECONDS, id="SQS's limit"),
-        pytest.param([100.0] * 20, DEFAULT_MAX_LEASE_SECONDS, id="no limit from thin data"),
+        pytest.param([100.0] * 2_000, DEFAULT_MAX_LEASE_SECONDS, None, id="no limit, and none new"),
+        pytest.param([100.0] * 2_000, 600, None, id="never lower"),
+        pytest.param([1_000.0] * 2_000, 600, 3_000, id="three times the longest"),
+        pytest.param([40_000.0] * 2_000, 600, DEFAULT_MAX_LEASE_SECONDS, id="SQS's limit"),
     ],
 )
-def test_max_lease_is_some_times_the_longest(held: list[float], expected: float) -> None:
-    found = max_lease_of(_measured(held), 30)
-    assert found == max(600, min(60 * math.ceil(found / 60), DEFAULT_MAX_LEASE_SECONDS))
-    assert found == pytest.approx(max(600, expected), rel=0.02)
-
-
-def test_no_max_lease_where_too_many_never_ended() -> None:
-    unknown = _measured([], held=_seconds([10.0] * 2_000, [500.0] * 100))
-    assert max_lease_of(unknown, 30) == DEFAULT_MAX_LEASE_SECONDS
+def test_max_lease_is_only_raised(
+    held: list[float], running: float, expected: float | None
+) -> None:
+    assert raised(_measured(held), running) == pytest.approx(expected or running, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +196,7 @@ def test_no_max_lease_where_too_many_never_ended() -> None:
 def test_a_task_has_its_own_settings_when_it_differs_and_is_known_well(
     task: float, number: int, own: bool
 ) -> None:
-    queue = choose(_measured([1_000.0] * 50_000), WORTH)
+    queue = _measured([1_000.0] * 50_000)
     assert needs_its_own(_measured([task] * number, task="proj.own"), queue) is own
 
 
@@ -292,7 +286,7 @@ def test_no_attempt_takes_longer_than_is_said(
     held: list[float], running: list[float], said: str
 ) -> None:
     measured = _measured([], held=_seconds(held, running))
-    reason = reason_of(measured, choose(measured, WORTH).best, DEFAULT_MAX_LEASE_SECONDS)
+    reason = reason_of(measured, choose(measured, WORTH).best)
     assert said in reason
 
 
@@ -301,16 +295,13 @@ def test_the_expected_values_stand_beside_those_in_use() -> None:
     best, in_use = (
         replay(measured, LeaseTerms.of(*terms), WORTH) for terms in ((400, 100), (30, 10))
     )
-    assert "1,000 attempts would take 0 extension calls. After a crash" in reason_of(
-        measured, best, DEFAULT_MAX_LEASE_SECONDS
-    )
-    said = reason_of(measured, best, 300.0, why="they are better", in_use=in_use)
+    assert "1,000 attempts would take 0 extension calls. After a crash" in reason_of(measured, best)
+    said = reason_of(measured, best, why="they are better", in_use=in_use)
     assert said.startswith(
         "They are better. 1,000 attempts would take 0 extension calls instead of 4,000. After a "
         "crash, a message would be visible again in 357 s instead of 20 s. Less than 1 of 666 "
         "attempts would lose its lease; the data cannot show less."
     )
-    assert "max_lease is 3 times that, or more." in said
 
 
 @pytest.mark.parametrize(
@@ -357,4 +348,3 @@ def test_a_max_lease_that_cuts_tasks_off_is_worse() -> None:
 def test_nothing_measured_still_gives_a_choice() -> None:
     choice = choose(_measured([]), WORTH)
     assert isinstance(choice.best, Expected)
-    assert choice.max_lease == DEFAULT_MAX_LEASE_SECONDS

@@ -9,8 +9,8 @@ from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTe
 from celery_sqs_heartbeat.pipeline.tuning.choosing import (
     Choice,
     choose,
-    max_lease_of,
     needs_its_own,
+    raised,
 )
 from celery_sqs_heartbeat.pipeline.tuning.comparing import compare
 from celery_sqs_heartbeat.pipeline.tuning.confidence import confidence_of
@@ -31,7 +31,7 @@ def recommend(found: Survey, worth: Worth) -> Iterator[Row]:
         if running is not None:
             yield running_row(queue, running, worth)
         for task in found.tasks.get(queue.queue, ()):
-            if needs_its_own(task, choice):
+            if needs_its_own(task, queue):
                 running = running_of(task, found.settings)
                 yield from rows_of(task, choose(task, worth), running, worth)
 
@@ -68,35 +68,24 @@ def rows_of(
     yield best
     others = [each for each in choice.curve if not best.is_of(each)]
     for rank, each in enumerate(others, 1):
-        max_lease = max(choice.max_lease, each.visibility_timeout)
-        yield row_of(measured, each, rank, max_lease, "on the curve of calls against recovery")
+        yield row_of(measured, each, rank, best.max_lease, "on the curve of calls against recovery")
 
 
 def _recommended(measured: Measured, choice: Choice, running: Running | None, worth: Worth) -> Row:
     if running is None:
-        reason = reason_of(measured, choice.best, choice.max_lease, is_safe=choice.is_safe)
-        return row_of(measured, choice.best, RECOMMENDED, choice.max_lease, reason)
+        reason = reason_of(measured, choice.best, is_safe=choice.is_safe)
+        return row_of(measured, choice.best, RECOMMENDED, DEFAULT_MAX_LEASE_SECONDS, reason)
     in_use = replay(measured, running.terms, worth)
     fault = compare(measured, running.terms, choice, worth).fault
+    max_lease = running.terms.max_lease
+    if confidence_of(measured) != "low":
+        max_lease = raised(measured, max_lease)
+    why = f"with the current settings, {fault}" if fault else why_kept(measured)
     endless = replace(running.terms, max_lease=DEFAULT_MAX_LEASE_SECONDS)
     if compare(measured, endless, choice, worth).fault:
-        reason = reason_of(
-            measured,
-            choice.best,
-            choice.max_lease,
-            why=f"with the current settings, {fault}",
-            in_use=in_use,
-            is_safe=choice.is_safe,
-        )
-        return row_of(measured, choice.best, RECOMMENDED, choice.max_lease, reason)
-    is_thin = confidence_of(measured) == "low"
-    max_lease = (
-        running.terms.max_lease
-        if is_thin
-        else max_lease_of(measured, running.terms.visibility_timeout)
-    )
-    why = f"with the current settings, {fault}" if fault else why_kept(measured)
-    reason = reason_of(measured, in_use, max_lease, why=why)
+        reason = reason_of(measured, choice.best, why=why, in_use=in_use, is_safe=choice.is_safe)
+        return row_of(measured, choice.best, RECOMMENDED, max_lease, reason)
+    reason = reason_of(measured, in_use, why=why)
     return row_of(measured, in_use, RECOMMENDED, max_lease, reason, running.interval)
 
 

@@ -13,10 +13,10 @@ from celery_sqs_heartbeat.pipeline.tuning.replay import Expected, Worth, candida
 
 #: Highest accepted chance of a lost lease, for one attempt. Settings beyond it are not chosen.
 RISK_CAP = 1e-4
-#: A lease may last this many times as long as 999 of 1,000 attempts take.
-MAX_LEASE_SAFETY = 3.0
-#: The smallest useful `max_lease`, in seconds.
-LEAST_MAX_LEASE = 600
+#: A `max_lease` that was too short becomes this many times as long as 999 of 1,000 attempts take.
+SAFETY = 3.0
+#: Tasks need no settings of their own if both they and their queue take fewer seconds than this.
+LEAST_OWN = 200.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,6 @@ class Choice:
 
     best: Expected
     curve: Sequence[Expected]
-    max_lease: float
     is_safe: bool
 
 
@@ -42,7 +41,6 @@ def choose(measured: Measured, worth: Worth) -> Choice:
     return Choice(
         best=best,
         curve=pareto(safe or [best]),
-        max_lease=max_lease_of(measured, best.visibility_timeout),
         is_safe=bool(safe),
     )
 
@@ -56,21 +54,30 @@ def pareto(tried: Sequence[Expected]) -> list[Expected]:
     return front
 
 
-def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
-    """Return after how many seconds a task counts as hanging: never, if there is little data."""
+def raised(measured: Measured, max_lease: float) -> float:
+    """Return a `max_lease` that cuts off no attempt: the given one, or a longer one.
+
+    It is never lower. The longest attempt of a journal says nothing about the next one.
+    """
     longest = measured.held.quantile(0.999)
-    if longest is None or measured.held.ended < ENOUGH:
-        return DEFAULT_MAX_LEASE_SECONDS
-    seconds = max(longest / 1e6 * MAX_LEASE_SAFETY, LEAST_MAX_LEASE, visibility_timeout)
-    return min(60.0 * math.ceil(seconds / 60), DEFAULT_MAX_LEASE_SECONDS)
+    if longest is None or longest / 1e6 <= max_lease:
+        return max_lease
+    return min(60.0 * math.ceil(longest / 1e6 * SAFETY / 60), DEFAULT_MAX_LEASE_SECONDS)
 
 
-def needs_its_own(task: Measured, queue: Choice) -> bool:
+def needs_its_own(task: Measured, queue: Measured) -> bool:
     """Return whether a task's attempts take more than twice as long, or less than half."""
     if task.held.ended < ENOUGH:
         return False
-    own = max_lease_of(task, LEAST_MAX_LEASE)
-    return not 0.5 <= own / queue.max_lease <= 2
+    return not 0.5 <= _longest(task) / _longest(queue) <= 2
+
+
+def _longest(measured: Measured) -> float:
+    """Return how many seconds 999 of 1,000 attempts take at most; the most if that is unknown."""
+    longest = measured.held.quantile(0.999)
+    if longest is None or measured.held.ended < ENOUGH:
+        return DEFAULT_MAX_LEASE_SECONDS
+    return min(max(longest / 1e6, LEAST_OWN), DEFAULT_MAX_LEASE_SECONDS)
 
 
 def terms_of(each: Expected) -> LeaseTerms:

@@ -5,9 +5,8 @@ An attempt is one receive of a message by a worker. A message that is received a
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.pipeline.phrases import at_most, count, sentence
-from celery_sqs_heartbeat.pipeline.tuning.choosing import MAX_LEASE_SAFETY, RISK_CAP
+from celery_sqs_heartbeat.pipeline.tuning.choosing import RISK_CAP
 from celery_sqs_heartbeat.pipeline.tuning.confidence import (
     ENOUGH,
     confidence_of,
@@ -25,7 +24,6 @@ _FEW = 3
 def reason_of(
     measured: Measured,
     expected: Expected,
-    max_lease: float,
     *,
     why: str = "",
     in_use: Expected | None = None,
@@ -46,8 +44,6 @@ def reason_of(
             "This one loses the fewest."
         )
     sentences.append(_held(measured))
-    if max_lease < DEFAULT_MAX_LEASE_SECONDS and measured.held.ended >= ENOUGH:
-        sentences.append(f"max_lease is {MAX_LEASE_SAFETY:g} times that, or more.")
     return " ".join([*sentences, how_sure(measured)])
 
 

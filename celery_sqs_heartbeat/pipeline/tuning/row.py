@@ -61,7 +61,7 @@ def row_of(
         # Spark does not accept an integer as a double.
         threshold=float(terms.threshold),
         interval=float(interval or default_interval(terms.threshold)),
-        max_lease=float(max_lease),
+        max_lease=float(max(max_lease, terms.visibility_timeout)),
         calls_per_1000=expected.calls_per_1000,
         recovery_s=expected.recovery_s,
         risk=expected.risk,

@@ -24,6 +24,6 @@ def verdicts_of(found: Survey, terms_of: TermsOf, worth: Worth) -> Iterator[Verd
         own_timeout = most_used_timeout(queue)
         yield compare(queue, terms_of(queue.queue, None, own_timeout), choice, worth)
         for task in found.tasks.get(queue.queue, ()):
-            if needs_its_own(task, choice):
+            if needs_its_own(task, queue):
                 terms = terms_of(queue.queue, task.task, own_timeout)
                 yield compare(task, terms, choose(task, worth), worth)
