@@ -61,6 +61,8 @@ def task_failure_of(exc_info: Any) -> TaskFailure:
 
 
 _STARTED = "given to the pool"
+#: How the names of Celery's own tasks begin.
+_CELERYS_OWN = "celery."
 #: What may happen to a request that waits for the pool.
 _START, _WITHDRAWAL = "start", "withdrawal"
 
@@ -106,9 +108,14 @@ class LeasedRequest(Request):
             report_unleased(self._heartbeat, message, self)
 
     def _releases_retries(self, lease: Lease, heartbeat: Heartbeat) -> bool:
-        # With an early ack there is no message left to release.
-        is_kept = lease.is_in_order and self.task.acks_late
-        return is_kept and heartbeat.rules.releases_retries(lease)
+        # With an early ack there is no message left to release. A task of Celery's own, such as
+        # `celery.chord_unlock`, retries to wait for messages that were sent after its own.
+        return (
+            lease.is_in_order
+            and bool(self.task.acks_late)
+            and not self.task.name.startswith(_CELERYS_OWN)
+            and heartbeat.rules.releases_retries(lease)
+        )
 
     @guarded
     def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from celery import Celery
+from celery import Celery, chord
 from celery.exceptions import Reject, Retry
 
 from celery_sqs_heartbeat import current_lease, install
@@ -78,6 +78,8 @@ def _retry(task: Any, how: str, args: tuple[str, int, float]) -> None:
         raise task.retry(countdown=1)
     if how == "changed":
         raise task.retry(args=args, countdown=1)
+    if how == "behind":
+        raise task.retry(countdown=1, MessageGroupId=current_lease.group)
     if how == "asked":
         task.retry(countdown=1, throw=False)
         return
@@ -85,6 +87,19 @@ def _retry(task: Any, how: str, args: tuple[str, int, float]) -> None:
         task.retry(countdown=1)
     if how == "caught-and-failed":
         raise FailedOnce(*args)
+
+
+@app.task(ignore_result=False)
+def part(number: int) -> int:
+    """Return a part of a chord's sum."""
+    _note("chord", number, "end")
+    return number
+
+
+@app.task
+def total(parts: Sequence[int]) -> None:
+    """Note the sum of a chord's parts."""
+    _note("chord", sum(parts), "total")
 
 
 @app.task
@@ -182,6 +197,13 @@ class Orders:
             retries=retries,
             MessageGroupId=group,
         )
+
+    def send_chord(self, parts: int, results: str) -> None:
+        """Send a chord of `part`s and their `total`, without a group. `results`: its backend."""
+        app = self._sender
+        app.conf.update(result_backend=results, task_default_queue=self.queue)
+        header = [app.signature(f"{MODULE}.part", (number,)) for number in range(1, parts + 1)]
+        chord(header, app=app)(app.signature(f"{MODULE}.total"))
 
     def with_dead_letters(self, receives: int) -> str:
         """Give the queue a redrive policy; return the URL of its dead letters."""

@@ -137,18 +137,37 @@ def test_a_task_that_continues_after_it_called_retry_is_retried_in_order(
     ]
 
 
-def test_a_retry_with_other_arguments_goes_to_the_end_of_its_own_group(
-    new_orders: Callable[..., Orders],
+@pytest.mark.parametrize(("how", "conf"), [("changed", "release"), ("behind", "send")])
+def test_a_retry_as_a_new_message_goes_to_the_end_of_its_own_group(
+    new_orders: Callable[..., Orders], how: str, conf: str
 ) -> None:
     orders = new_orders()
     for number in range(3):
-        orders.send("a", number, first="changed" if number == 1 else "")
-    worker = orders.worker("w1", "--concurrency", "4")
+        orders.send("a", number, first=how if number == 1 else "")
+    worker = orders.worker("w1", "--concurrency", "4", sqs_heartbeat_fifo_retry=conf)
     orders.wait_for_ends(3)
     orders.wait_until_empty()
     assert [line.number for line in orders.lines() if line.what == "end"] == [0, 2, 1]
     assert "in-a" in [line.what for line in orders.lines()]
-    worker.wait_for_log("is sent as a new message, which goes to the end of its message group")
+    warning = "is sent as a new message, which goes to the end of its message group"
+    assert (warning in worker.logs()) is (conf == "release")
+
+
+@pytest.mark.between
+def test_a_chord_waits_behind_its_header_in_their_group(
+    new_orders: Callable[..., Orders], tmp_path: Path
+) -> None:
+    orders = new_orders()
+    results = f"file://{tmp_path}"
+    orders.send_chord(3, results)
+    worker = orders.worker("w1", "--concurrency", "2", result_backend=results)
+    orders.wait_for_lines(4)
+    orders.wait_until_empty()
+    assert [f"{line.number} {line.what}" for line in orders.lines()] == [
+        *("1 end", "2 end", "3 end"),
+        "6 total",
+    ]
+    assert "is sent as a new message" not in worker.logs()
 
 
 def test_no_number_of_retries_that_a_sender_gives_ends_a_worker(
