@@ -1,4 +1,4 @@
-"""Makes the processes of a prefork pool exit with the worker's main process.
+"""Prepares the processes of a prefork pool: they release retries, and exit with the main process.
 
 If the main process is killed, its pool processes survive. Each would run its task to the end, and
 nothing would take its ack. The keeper releases their messages only after they are gone. So they
@@ -17,29 +17,29 @@ from typing import Any
 from celery import signals
 
 from celery_sqs_heartbeat.current.sharing import VARIABLE
+from celery_sqs_heartbeat.worker.release_log import log_releases
+from celery_sqs_heartbeat.worker.retrying import release_retries
 
 #: linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 
-#: The process that forked this one, and whether its main thread did so. Both are None in a spawned
-#: process, which has its own interpreter.
-_parent: int | None = None
+#: The worker's main process, and whether its main thread forked this one. Both are None in a
+#: spawned process, which has its own interpreter.
+_worker: int | None = None
 _is_forked_by_main: bool | None = None
 
 
-def end_with_parent(**_: Any) -> None:
+def end_with_parent() -> None:
     """Have the system kill this process when its parent exits (Linux only).
 
     This does nothing if a thread other than the main one has forked the process, as in a pool
     without an event loop. The system would kill the process when that thread ends (prctl(2),
     PR_SET_PDEATHSIG). The keeper ends such processes.
     """
-    if VARIABLE not in os.environ or not sys.platform.startswith("linux"):
-        return
-    if _is_forked_by_main is False:
+    if _is_forked_by_main is False or not sys.platform.startswith("linux"):
         return
     # `getppid()` may name another process by now: the worker may have died since it forked.
-    parent = _parent or os.getppid()
+    parent = _worker or os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         # The parent ended before the call.
@@ -47,14 +47,27 @@ def end_with_parent(**_: Any) -> None:
 
 
 def _note_fork() -> None:
-    global _parent, _is_forked_by_main
-    _parent = os.getpid()
+    global _is_forked_by_main
     _is_forked_by_main = threading.current_thread() is threading.main_thread()
 
 
-os.register_at_fork(before=_note_fork)
+def note_worker() -> None:
+    """Note that this is a worker's main process: those that it forks know that."""
+    global _worker
+    if _worker is None:
+        os.register_at_fork(before=_note_fork)
+    _worker = os.getpid()
 
 
-def end_pools_with_workers() -> None:
-    """Call `end_with_parent` in every pool process that starts from now on."""
-    signals.worker_process_init.connect(end_with_parent, dispatch_uid=__name__)
+def prepare_pool_processes() -> None:
+    """Prepare every pool process that starts from now on."""
+    signals.worker_process_init.connect(_prepare, dispatch_uid=__name__)
+
+
+def _prepare(**_: Any) -> None:
+    log_releases()
+    # A spawned process knows its worker's heartbeat only from the environment. A solo pool sends
+    # the signal, too, but in the main process.
+    if VARIABLE in os.environ and os.getpid() != _worker:
+        release_retries()
+        end_with_parent()

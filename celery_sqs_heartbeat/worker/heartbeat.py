@@ -25,6 +25,7 @@ from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.broken import end_worker
+from celery_sqs_heartbeat.worker.children import note_worker
 from celery_sqs_heartbeat.worker.ending import (
     end_polls,
     flush_time_left,
@@ -43,6 +44,7 @@ from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import keep_running_jobs_on_flush, make_shutdown_reentrant
 from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
+from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.settings import (
     WorkerConfigurationError,
     names_to_lease,
@@ -63,6 +65,7 @@ class WorkerHeartbeat:
     def __init__(self, parent: Any) -> None:
         concurrency = parent.max_concurrency or parent.concurrency
         leases = concurrency * parent.prefetch_multiplier
+        note_worker()
         self._lost_leases = LostLeaseHandler(parent.app)
         self._last_polls: LastPolls | None = None
         settings = read_worker_settings(parent.app, leases)
@@ -89,6 +92,7 @@ class WorkerHeartbeat:
 
     def start(self, parent: Any) -> None:
         """Connect the worker to its keeper, and have the keeper end with the worker."""
+        self._restore_retries = release_retries()
         self._heartbeat.hub = parent.hub
         self._heartbeat.has_processes = parent.pool.uses_semaphore
         self._heartbeat.has_greenlets = parent.pool.is_green
@@ -150,6 +154,7 @@ class WorkerHeartbeat:
         waited = time.monotonic() - began
         self._linked.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
         self._lost_leases.close()
+        self._restore_retries()
         bind(None)
         unshare_table()
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from celery import Celery
 from celery.bin.base import CeleryOption
 
-from celery_sqs_heartbeat.worker.children import end_pools_with_workers
-from celery_sqs_heartbeat.worker.release_log import log_releases
-from celery_sqs_heartbeat.worker.retrying import release_retries
+from celery_sqs_heartbeat.worker.children import prepare_pool_processes
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
 #: A module constant, because Celery keeps options in a set by identity.
@@ -25,11 +23,9 @@ def install(app: Celery) -> Celery:
 
     Call it where the app is made, because Celery reads the command line before Django is ready.
     Calling it twice is harmless. Without the flag or the setting `sqs_heartbeat_enabled`, it
-    changes nothing.
+    changes nothing, in a worker or in any other process.
     """
     app.user_options["worker"].add(HEARTBEAT_SQS)
     app.steps["worker"].add(SqsHeartbeatStep)
-    end_pools_with_workers()
-    log_releases()
-    release_retries()
+    prepare_pool_processes()
     return app

@@ -22,7 +22,6 @@ _TRACE = "celery.app.trace"
 def log_releases() -> None:
     """Log a task that releases its message in one line, in this process and those it forks."""
     logger = logging.getLogger(_TRACE)
-
     if _without_traceback not in logger.filters:
         logger.addFilter(_without_traceback)
 

@@ -35,6 +35,8 @@ logger = get_logger(__name__)
 #: The attribute of a request whose retries are releases, in any process that runs its task. Its
 #: value is the group of the message.
 _MARK = "sqs_heartbeat_retries_in_group"
+#: An attribute of our `Task.retry`. `functools.wraps` copies it to a function that wraps ours.
+_OURS = "sqs_heartbeat_releases_retries"
 #: Options that may send a retry to another queue.
 _ELSEWHERE = ("queue", "exchange", "routing_key")
 
@@ -65,10 +67,22 @@ def mark_request(request: Any, lease: Lease) -> None:
     known["retries"] = sent_with + lease.receive_count - 1
 
 
-def release_retries() -> None:
-    """Make `Task.retry` release the message in this process, for tasks of marked requests."""
-    if not hasattr(Task.retry, "__wrapped__"):
+def release_retries() -> Callable[[], None]:
+    """Make `Task.retry` release the message in this process, for tasks of marked requests.
+
+    Return a function that undoes it, unless another package has wrapped our function meanwhile.
+    Then ours stays. Without a marked request it only passes each call on.
+    """
+    replaced = vars(Task)["retry"]
+    if not hasattr(Task.retry, _OURS):
         Task.retry = _releasing(Task.retry)
+    ours = vars(Task)["retry"]
+
+    def restore() -> None:
+        if vars(Task)["retry"] is ours:
+            Task.retry = replaced
+
+    return restore
 
 
 def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,6 +130,7 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
             return send(**_in_group(group, options))
         return released
 
+    setattr(retry_or_release, _OURS, True)
     return retry_or_release
 
 

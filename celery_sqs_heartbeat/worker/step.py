@@ -8,6 +8,7 @@ from typing import Any
 from celery import bootsteps
 
 from celery_sqs_heartbeat.settings import PREFIX
+from celery_sqs_heartbeat.worker.release_log import log_releases
 from celery_sqs_heartbeat.worker.required_versions import require_versions
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
 
     def __init__(self, parent: Any, heartbeat_sqs: bool | None = None, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
+        log_releases()
         self.enabled = _is_wanted(parent.app, heartbeat_sqs)
         if self.enabled:
             from celery_sqs_heartbeat.worker.heartbeat import WorkerHeartbeat

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import os
@@ -13,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from celery import Celery, chord
+from celery import Celery, Task, chord
 from celery.exceptions import Reject, Retry
 
 from celery_sqs_heartbeat import current_lease, install
@@ -23,6 +24,21 @@ from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import ProcessWorker
 
 MODULE = __name__
+
+
+def wrap_retry() -> None:
+    """Wrap `Task.retry`, as packages do that record what tasks do."""
+    retry = Task.retry
+
+    @functools.wraps(retry)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        return retry(*args, **kwargs)
+
+    Task.retry = recorded
+
+
+if "ORDERED_WRAP" in os.environ:
+    wrap_retry()
 
 app = install(Celery("ordered", broker=os.environ.get("CELERY_BROKER_URL")))
 app.conf.update(
@@ -218,8 +234,12 @@ class Orders:
         )
         return url
 
-    def worker(self, name: str, *args: str, **conf: Any) -> ProcessWorker:
-        """Start a worker, and wait until it is ready."""
+    def worker(self, name: str, *args: str, wrap: bool = False, **conf: Any) -> ProcessWorker:
+        """Start a worker, and wait until it is ready.
+
+        Args:
+            wrap: Have another package wrap `Task.retry` first, see `wrap_retry`.
+        """
         worker = self.start(
             MODULE,
             ["-Q", self.queue, "--heartbeat-sqs", *args],
@@ -235,6 +255,7 @@ class Orders:
                     }
                 ),
                 "PROJ_BREAK": str(self.breaks(name)),
+                **({"ORDERED_WRAP": "1"} if wrap else {}),
             },
         )
         worker.wait_for_log("ready.")

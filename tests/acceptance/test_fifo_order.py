@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import celery
 import pytest
 
 from celery_sqs_heartbeat.testing import SimulatedServer
@@ -22,6 +23,9 @@ GROUPS = ("a", "b", "c", "d", "e")
 EACH = 8
 #: Longer than a test waits: a message becomes visible again only when it is released.
 LONG = {"VisibilityTimeout": "600"}
+
+#: A pool whose processes inherit nothing.
+SPAWN = [("spawn", True)] if celery.VERSION >= (5, 7) else []
 
 
 @pytest.fixture
@@ -98,14 +102,19 @@ def test_a_worker_that_shuts_down_releases_the_messages_that_wait(
     orders.wait_until_empty()
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize(
+    ("pool", "wrap"),
+    [("prefork", False), ("threads", False), ("prefork", True), ("threads", True), *SPAWN],
+)
 def test_a_retry_comes_before_the_rest_of_its_group(
-    new_orders: Callable[..., Orders], pool: str
+    new_orders: Callable[..., Orders], pool: str, wrap: bool
 ) -> None:
     orders = new_orders()
     for number in range(4):
         orders.send("a", number, first="retry" if number == 1 else "")
-    orders.two_workers("--pool", pool, "--concurrency", "4")
+    conf = {"worker_pool_start_method": "spawn"} if pool == "spawn" else {}
+    name = "prefork" if conf else pool
+    orders.two_workers("--pool", name, "--concurrency", "2", wrap=wrap, **conf)
     assert_all_in_order(orders, ["a"], 4)
     assert [line.what for line in orders.lines() if line.number == 1] == [
         "start",

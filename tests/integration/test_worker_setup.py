@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import kombu.transport
@@ -19,6 +21,7 @@ from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_reque
 from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unknown_queues
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from tests.support.insides import forget_transports
+from tests.support.workers import ROOT
 
 
 @pytest.fixture
@@ -32,6 +35,51 @@ def test_install_is_harmless_when_called_twice() -> None:
     assert install(install(app)) is app
     assert app.steps["worker"] == {SqsHeartbeatStep}
     assert len(app.user_options["worker"]) == 1
+
+
+#: Prints whether `Task.retry` is as before: after `install`, while each worker runs, and when it
+#: has ended. Another package wraps the function of the second worker.
+EMBEDDED = """
+import functools, logging, threading
+from celery import Celery, Task
+from celery.worker import state
+from celery_sqs_heartbeat import install
+
+trace = logging.getLogger("celery.app.trace")
+before = vars(Task)["retry"], list(trace.filters)
+app = install(Celery("embedded", broker=BROKER))
+app.conf.broker_transport_options = {"is_secure": False, "wait_time_seconds": 1}
+print(before == (vars(Task)["retry"], trace.filters))
+
+class Worker(app.WorkController):
+    def on_consumer_ready(self, consumer):
+        ready.set()
+
+for wrap in (False, True):
+    before, ready = vars(Task)["retry"], threading.Event()
+    worker = Worker(pool="solo", heartbeat_sqs=True, without_gossip=True, without_mingle=True)
+    thread = threading.Thread(target=worker.start)
+    thread.start()
+    ready.wait()
+    print(vars(Task)["retry"] is before)
+    if wrap:
+        Task.retry = before = functools.wraps(Task.retry)(functools.partial(Task.retry))
+    state.should_stop = 0
+    thread.join()
+    state.should_stop = None
+    print(vars(Task)["retry"] is before)
+"""
+
+
+@pytest.mark.thorough
+def test_only_a_worker_whose_heartbeat_is_on_replaces_retry_and_undoes_it_at_its_end() -> None:
+    with SimulatedServer() as server:
+        server.client().create_queue(QueueName="celery")
+        script = f"BROKER = {server.broker_url!r}\n{EMBEDDED}"
+        ended = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    assert ended.stdout.split() == ["True", "False", "True", "False", "True"], ended
 
 
 def test_settings_are_read_in_lower_case() -> None:

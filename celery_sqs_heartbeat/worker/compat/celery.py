@@ -115,11 +115,6 @@ NEEDS: tuple[Need, ...] = (
         ("request", "whether the task that releases its message was called eagerly"),
         ("Request", "the class of a task's requests"),
         ("request_stack", "the message of a running task"),
-        (
-            "retry",
-            "releases the message of a task that is retried in order",
-            "args, kwargs, exc, throw, eta, countdown, max_retries, option=",
-        ),
     ),
     *used(
         "celery.app.task:Context",
@@ -149,7 +144,7 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.exceptions:Reject", ("requeue", "whether the task must run again")),
     *used(
         "celery.signals",
-        ("worker_process_init", "makes the pool's processes exit with the worker"),
+        ("worker_process_init", "prepares the pool's processes"),
         ("worker_shutdown", "ends the keeper"),
     ),
     *used("celery.utils.dispatch", ("Signal", "reports lost leases")),

@@ -18,6 +18,15 @@ PRIVATE: tuple[Need, ...] = (
         ),
     ),
     *internals(
+        "celery.app.task:Task",
+        (
+            "retry",
+            "replaced, to release the message of a task that is retried in order",
+            "none: Celery calls no hook before it sends the new message",
+            "args, kwargs, exc, throw, eta, countdown, max_retries, option=",
+        ),
+    ),
+    *internals(
         "celery.concurrency.base:BasePool",
         ("flush", "replaced, to keep the acks of running tasks through a reconnect", _FLUSH),
         ("on_apply", "replaced, to report to a task's request how the task ended", _RUN),
