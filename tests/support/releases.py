@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,18 +21,12 @@ class Change:
         receive_count: The receive count of the receive whose handle the call used.
         held: How long after that receive's answer the call reached the server, in seconds.
         timeout: For how long it hides the message, in seconds.
-        at: When the call reached the server, in monotonic seconds.
     """
 
     message_id: str
     receive_count: int
     held: float
     timeout: int
-    at: float
-
-    def left(self) -> float:
-        """Return how many more seconds it hides the message, by this machine's clock."""
-        return max(0.0, self.at + self.timeout - time.monotonic())
 
 
 def changes(calls: Sequence[Call]) -> list[Change]:
@@ -50,7 +43,6 @@ def changes(calls: Sequence[Call]) -> list[Change]:
             receive_count=int(message["Attributes"]["ApproximateReceiveCount"]),
             held=call.forwarded_at - answered_at,
             timeout=entry["VisibilityTimeout"],
-            at=call.forwarded_at,
         )
         for call in calls
         if call.operation == CHANGE and call.forwarded_at is not None
@@ -72,8 +64,9 @@ def wait_for_release(
     """Return the release of a message after this receive, once it is confirmed.
 
     Args:
-        delay: Distinguishes it from an extension, which must request more seconds. Some of it may
-            have passed before the call, but no more than the message was held.
+        delay: The longest. It distinguishes the release from an extension, which must request more
+            seconds. Jitter may take half of it. Some of the rest may have passed before the call,
+            but no more than the message was held.
         message_id: None if there is only one message.
 
     Raises:
@@ -86,7 +79,7 @@ def wait_for_release(
             change
             for change in changes(proxy.calls())
             if change.receive_count == receive_count
-            and delay - change.held <= change.timeout <= delay
+            and delay / 2 - change.held <= change.timeout <= delay
             and message_id in (None, change.message_id)
         ]
         return bool(found)

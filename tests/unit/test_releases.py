@@ -41,7 +41,7 @@ def test_a_change_is_identified_by_message_and_receive_and_counts_once_confirmed
         change({"unknown-1": 1}, done={"unknown-1"}),
     ]
     assert changes(calls) == [
-        Change(message_id="a", receive_count=1, held=3.0, timeout=30, at=5.0),
-        Change(message_id="b", receive_count=1, held=3.0, timeout=30, at=5.0),
-        Change(message_id="a", receive_count=2, held=3.0, timeout=10, at=5.0),
+        Change(message_id="a", receive_count=1, held=3.0, timeout=30),
+        Change(message_id="b", receive_count=1, held=3.0, timeout=30),
+        Change(message_id="a", receive_count=2, held=3.0, timeout=10),
     ]

@@ -112,6 +112,11 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (QueueFacts(name="q", url="https://sqs/1/q", found=NO_QUEUE), {}, ["E201"]),
         (QueueFacts(name="q", found=NO_QUEUE), {}, ["E215"]),
         (QueueFacts(name="q", is_predefined=False, found=NO_QUEUE), {}, ["W202"]),
+        (
+            QueueFacts(name="q", is_predefined=False, found=NO_QUEUE),
+            {"creation_faults": ("broker_transport_options['visibility_timeout']=86400: wrong",)},
+            ["E219"],
+        ),
         (QueueFacts(name="a b", sqs_name="a b", is_predefined=False, found=NO_QUEUE), {}, ["E216"]),
         (
             QueueFacts(name="q", sqs_name="q" * 81, is_predefined=False, found=NO_QUEUE),
