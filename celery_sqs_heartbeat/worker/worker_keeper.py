@@ -80,11 +80,13 @@ class WorkerKeeper:
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
         self._is_asked, self._asked_at = False, 0.0
-        self._is_connected, self._has_ended = True, False
+        self._is_connected, self._has_ended = False, False
         self._tried_at = 0.0
 
     def begin(self) -> None:
         """Start the keeper's process. It gets ready while the pool starts."""
+        # Before it serves its page: a new worker must not look ready.
+        self.keeper.order("connected", False)
         self._attendant.begin()
 
     def start(self, worker: Any, polled: PolledQueues, look: Callable[[], object]) -> None:
