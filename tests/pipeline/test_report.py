@@ -17,6 +17,8 @@ from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.pipeline import options
 from celery_sqs_heartbeat.pipeline.report import figures
 from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL
+from celery_sqs_heartbeat.pipeline.report.sections import overview
 from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage
 from celery_sqs_heartbeat.pipeline.report.sections.run_times import TICKS
 from celery_sqs_heartbeat.pipeline.tables.bins import bin_of, middle_of
@@ -91,7 +93,7 @@ def first_line(page: str) -> str:
         "waiting received, and its task had not started at the end of the journal 3 ",
         "Workers that received something 3 ",
         "Failed extensions 10 ",
-        "No task started in 3 of 9 receives. Each of them counts toward the queue's",
+        "No task is known to have started in 3 of 9 receives. Each of them counts toward",
         "q-shop.pay in no journal SQS counted a receive that no journal has",
         "q-shop.pay shutdown its worker was stopped before the task started 1 11.1%",
         "5 executions are duplicates: they began although the one before had not failed.",
@@ -341,20 +343,30 @@ def test_ticks_skip_no_second_that_people_count_by(ticks: tuple[float, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    ("sums", "basis"),
+    ("sums", "unseen", "basis"),
     [
-        ({}, "3 workers: 10 messages, received 10 times."),
-        ({"missing": 3}, "10 times; missing lines may contain duplicates."),
+        ({}, 0, "3 workers: 10 messages, received 10 times."),
+        ({}, 1, "received 10 times; 1 receive is in no journal."),
+        ({"missing": 3}, 0, "10 times; missing lines may contain duplicates."),
     ],
 )
 def test_an_all_clear_says_what_it_is_based_on(
-    spark: SparkSession, sums: dict[str, int], basis: str
+    spark: SparkSession, sums: dict[str, int], unseen: int, basis: str
 ) -> None:
     about = {**findings(spark).workers, "missing": 0, "before": 0, **sums}
     found = replace(findings(spark), causes=[], duplicates=[], workers=about, rejects=[])
+    rows = [{"queue": "q", "why": IN_NO_JOURNAL, "receives": unseen}] if unseen else []
+    found = replace(found, receives=rows)
     said = words(section(render(found), "duplicates"))
     assert said.startswith(" No message was executed twice in the journal of ")
     assert basis in said
+
+
+def test_without_a_recorded_start_nothing_is_said_about_duplicates(spark: SparkSession) -> None:
+    seen = {**findings(spark).overview, "started": 0}
+    page = render(replace(findings(spark), causes=[], duplicates=[], overview=seen))
+    for anchor in ("overview", "duplicates"):
+        assert overview.NO_STARTS in words(section(page, anchor))
 
 
 @pytest.mark.parametrize(

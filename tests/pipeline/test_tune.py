@@ -124,6 +124,8 @@ def test_the_printed_settings_can_be_pasted_and_are_valid(warehouse: str) -> Non
     queues = ast.literal_eval(assignment.value)
     settings = read_settings({"sqs_heartbeat_queues": queues}.get)
     assert list(settings.queues) == ["work"]
+    # A run of tasks of about a minute says nothing of a later one of hours.
+    assert "max_lease" not in queues["work"]
     said = _comments(result.stdout)
     assert said.startswith("An attempt is one receive of a message by a worker")
     terms = queues["work"]

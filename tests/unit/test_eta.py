@@ -77,20 +77,21 @@ def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("most", "warnings"),
+    ("queue", "most", "warnings"),
     [
-        pytest.param(None, 0, id="no dead-letter queue"),
-        pytest.param(3, 0, id="just enough"),
-        pytest.param(2, 1, id="one too few"),
+        pytest.param("https://q.fifo", None, 0, id="no dead-letter queue"),
+        pytest.param("https://q.fifo", 3, 0, id="just enough"),
+        pytest.param("https://q.fifo", 2, 1, id="one too few"),
+        pytest.param("https://q", 2, 0, id="sent again"),
     ],
 )
-def test_a_queue_that_allows_too_few_receives_for_a_distant_eta_gets_one_warning(
-    most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
+def test_a_fifo_queue_that_allows_too_few_receives_for_a_distant_eta_gets_one_warning(
+    queue: str, most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     etas = parking(most)
     for _ in range(2):
-        assert etas.is_parked(lease(), 30 * HOUR, hold=60, now=0.0)
+        assert etas.is_parked(lease(queue), 30 * HOUR, hold=60, now=0.0)
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == warnings
     assert sum("will be at receive 3" in message for message in caplog.messages) == 2
@@ -102,7 +103,7 @@ def test_invented_task_names_fill_neither_the_log_nor_the_memory(
 ) -> None:
     etas = parking(2)
     for number in range(3):
-        held = lease()
+        held = lease("https://q.fifo")
         held.task = f"made.up.{number}"
         assert etas.is_parked(held, 30 * HOUR, hold=60, now=0.0)
     (warning,) = caplog.messages

@@ -87,7 +87,8 @@ def idle_receives(found: Findings) -> IdleReceives | str:
         kinds={"cause": "strong"},
     )
     return IdleReceives(
-        summary=f"No task started in {number(total)} of {count(of_queue.total(), 'receive')}. "
+        summary=f"No task is known to have started in {number(total)} of "
+        f"{count(of_queue.total(), 'receive')}. "
         "Each of them counts toward the queue's maxReceiveCount: a message with too many becomes "
         "a dead letter without having run.",
         by_cause=by_cause,
