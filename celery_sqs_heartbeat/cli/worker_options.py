@@ -33,6 +33,10 @@ def split(queues: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+#: Digits of the largest concurrency: more than any machine runs.
+_MOST_DIGITS = 6
+
+
 class Concurrency(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """How many tasks a worker runs at a time: a whole number, or Celery 5.7's "auto"."""
 
@@ -43,8 +47,9 @@ class Concurrency(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     ) -> int | None:
         """Return the number; None for 0 and "auto", for which Celery chooses."""
         text = str(value)
-        if text.isdecimal():
+        # Python refuses to convert very long numbers, with an error of its own.
+        if text.isdecimal() and len(text) <= _MOST_DIGITS:
             return int(text) or None
         if text != "auto":
-            self.fail(f"{text!r} must be a whole number, 0 or more, or 'auto'", param, ctx)
+            self.fail(f"{text[:20]!r} must be a whole number, 0 or more, or 'auto'", param, ctx)
         return None

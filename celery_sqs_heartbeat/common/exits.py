@@ -31,12 +31,13 @@ STATUSES: Mapping[int, str] = {
 FOUND_WHEN: Mapping[str, str] = {
     "celery_sqs_heartbeat.journal": "the journal has no matching lines",
     "doctor": "there are warnings and --strict is set",
-    "events": "the journal has no messages in these days",
-    "report": "there are no messages in these days",
-    "run": "the journal has no messages in these days",
+    "events": "the journal has no messages in these days, or a part of it can't be read",
+    "report": "there are no messages in these days, or a part of the journal can't be read",
+    "run": "the journal has no messages in these days, or a part of it can't be read",
     "status": "a worker does not answer or is not healthy, or a lease is lost, expired or not "
     "extended",
-    "tune": "there are no messages yet, or --check finds settings that are worse",
+    "tune": "there are no messages yet, a part of the journal can't be read, or --check finds "
+    "settings that are worse",
 }
 #: When a command exits with `REFUSED`, apart from wrong options, paths and settings.
 REFUSED_WHEN: Mapping[str, str] = {

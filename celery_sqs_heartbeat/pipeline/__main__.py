@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.pipeline.options import (
     progress_line,
     require_pyspark,
     warehouse_option,
+    warn_of,
 )
 from celery_sqs_heartbeat.pipeline.storage.apart import check_apart
 from celery_sqs_heartbeat.pipeline.storage.path_checks import check_journal, check_target
@@ -59,7 +60,12 @@ def run(
     choice.say()
     # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages, text_of, written
+    from celery_sqs_heartbeat.pipeline.storage.holdings import (
+        has_messages,
+        text_of,
+        unread_in,
+        written,
+    )
 
     progress = progress_line()
     with refusing(), engine_faults(f"make tables of {journal!r} in {warehouse!r}"):
@@ -73,10 +79,12 @@ def run(
         tables = by.warehouse(spark, warehouse)
         rows = written(tables, days.grown(1 + lookback, lookback))
         is_any_found = has_messages(tables, days)
+        unread = unread_in(tables, days, journal)
     click.echo(f"Read the journal from {days.first} to {days.last}. The tables now contain:")
     click.echo(text_of(rows))
     if not is_any_found:
         raise _nothing(journal, "messages", span)
+    warn_of(unread)
 
 
 @main.command(cls=Command, epilog=epilog("events"))
@@ -96,7 +104,7 @@ def events(
         check_apart(journal=journal, warehouse=warehouse)
     # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages
+    from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages, unread_in
 
     progress = progress_line()
     with refusing(), engine_faults(f"make events of {journal!r} in {warehouse!r}"):
@@ -105,10 +113,13 @@ def events(
         days = by.read_journal(spark, journal, warehouse, first, last, progress=progress)
         if days is None:
             raise _nothing(journal, "segments", span)
-        is_any_found = has_messages(by.warehouse(spark, warehouse), days)
+        tables = by.warehouse(spark, warehouse)
+        is_any_found = has_messages(tables, days)
+        unread = unread_in(tables, days, journal)
     click.echo(f"Read the journal from {days.first} to {days.last}.")
     if not is_any_found:
         raise _nothing(journal, "messages", span)
+    warn_of(unread)
 
 
 main.add_command(stream)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import click
 
-from celery_sqs_heartbeat.common.exits import Refusal
+from celery_sqs_heartbeat.common.exits import FOUND, Refusal
 
 INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
 
@@ -57,6 +57,13 @@ def require_jinja2() -> None:
         Refusal: It is not installed.
     """
     _require("jinja2", "Jinja2")
+
+
+def warn_of(unread: str) -> None:
+    """Say on standard error what could not be read, and exit with `FOUND`; if it is something."""
+    if unread:
+        click.echo(f"Warning: {unread}.", err=True)
+        click.get_current_context().exit(FOUND)
 
 
 def progress_line() -> Callable[[str], None]:

@@ -7,7 +7,12 @@ import click
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, refusing
 from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
-from celery_sqs_heartbeat.pipeline.options import journal_option, lookback_option, warehouse_option
+from celery_sqs_heartbeat.pipeline.options import (
+    journal_option,
+    lookback_option,
+    warehouse_option,
+    warn_of,
+)
 from celery_sqs_heartbeat.pipeline.storage.apart import check_apart
 from celery_sqs_heartbeat.pipeline.storage.path_checks import (
     check_checkpoint,
@@ -25,11 +30,11 @@ from celery_sqs_heartbeat.pipeline.storage.path_checks import (
 @click.option("--once", is_flag=True, help="Process what there is, then exit.")
 @click.option(
     "--every",
-    type=click.FloatRange(1),
-    default=60.0,
+    type=click.IntRange(1, 86_400),
+    default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look for new segments; at least 1.",
+    help="1 to 86,400: how often to look for new segments.",
 )
 @click.option(
     "--late",
@@ -45,7 +50,7 @@ def stream(
     warehouse: str,
     checkpoint: str,
     once: bool,
-    every: float,
+    every: int,
     late: int,
     lookback: int,
 ) -> None:
@@ -66,7 +71,7 @@ def stream(
     # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engine.session import new_session
     from celery_sqs_heartbeat.pipeline.engine.stream import start
-    from celery_sqs_heartbeat.pipeline.storage.holdings import refuse_unreadable
+    from celery_sqs_heartbeat.pipeline.storage.holdings import refuse_unreadable, unread_in
     from celery_sqs_heartbeat.pipeline.storage.journal_days import journal_days
     from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
@@ -84,4 +89,6 @@ def stream(
         )
         query.awaitTermination()
         if once and (days := journal_days(spark, journal)):
-            refuse_unreadable(Warehouse(spark, warehouse), days, journal)
+            tables = Warehouse(spark, warehouse)
+            refuse_unreadable(tables, days, journal)
+            warn_of(unread_in(tables, days, journal))

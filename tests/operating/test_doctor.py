@@ -167,7 +167,7 @@ def test_errors_and_warnings_set_the_exit_status(run: Run) -> None:
 
 
 def test_json_is_a_list_of_findings_and_nothing_else(run: Run) -> None:
-    ended = run("doctor", "--json", "-Q", "work,elsewhere")
+    ended = run("doctor", "--json", "-Q", "work,elsewhere", task_queues={"elsewhere": {}})
     assert ended.returncode == 0
     findings = json.loads(ended.stdout)
     fields = {"severity", "id", "title", "why", "fix", "queue", "setting", "value"}
@@ -175,6 +175,12 @@ def test_json_is_a_list_of_findings_and_nothing_else(run: Run) -> None:
     assert [(each["id"], each["queue"]) for each in findings if each["severity"] == "warning"] == [
         ("SQSHB-W202", "elsewhere")
     ]
+
+
+def test_a_queue_that_neither_sqs_nor_the_app_has_is_an_error(run: Run) -> None:
+    ended = run("doctor", "-Q", "work,wrok")
+    assert ended.returncode == 2
+    assert "wrok: the queue that -Q names does not exist" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -554,6 +560,11 @@ def test_an_app_without_a_queue_is_an_error(proxy: FaultProxy, name: str | None)
         ("doctor -Q ,", "',' has an empty name in it"),
         ("doctor -Q work,", "'work,' has an empty name in it"),
         ("doctor -c -1", "'-1' must be a whole number, 0 or more, or 'auto'"),
+        ("doctor -c " + "9" * 5000, "must be a whole number, 0 or more, or 'auto'"),
+        (
+            "iam -Q " + "q" * 81,
+            "can't be a queue's name on SQS: use 1 to 80 letters, digits, - and",
+        ),
         ("iam --account 12", "'12' must be 12 digits"),
         ("iam --region nowhere", "'nowhere' must be a region's name, such as eu-west-1"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
+from celery_sqs_heartbeat.cli.group import sqs_heartbeat
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED, NothingFound
 from celery_sqs_heartbeat.pipeline.__main__ import main
@@ -117,6 +119,12 @@ THIN: dict[str, tuple[str, int, str]] = {
         FOUND,
         "has no messages",
     ),
+    "a message and garbage": (
+        '{"v":1,"ts":1773446400000000,"mono":0,"seq":1,"ev":"message-received","wid":"w1",'
+        '"queue":"q","msg":"m1","dlv":"d1","rc":1,"cause":"new"}\nwhat}\n',
+        FOUND,
+        "j' could not be read (corrupt line: 1); the rest was.",
+    ),
     "garbage": ("what}\n" * 3, REFUSED, "can be read of 2026-03-14 (corrupt line: 3)"),
     "foreign lines": ('{"name":"x"}\n' * 3, REFUSED, "(corrupt line: 3): give the value of sqs"),
     "lines of a newer version": ('{"v":2,"ts":1}\n', REFUSED, "(unknown version: 1): give"),
@@ -129,10 +137,12 @@ THIN: dict[str, tuple[str, int, str]] = {
         *(("run", what) for what in THIN),
         ("events", "a worker that has only started"),
         ("events", "garbage"),
+        ("events", "a message and garbage"),
+        ("stream --once --checkpoint {}/c", "a message and garbage"),
         ("stream --once --checkpoint {}/c", "garbage"),
     ],
 )
-def test_a_journal_without_a_message_is_status_1_and_one_without_an_event_2(
+def test_a_journal_of_which_something_is_missing_is_status_1_and_one_without_an_event_2(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, what: str
 ) -> None:
     """As `report` and `tune` end, which make the same tables."""
@@ -164,6 +174,23 @@ def test_segments_are_counted_once_by_the_days_of_their_folders(tmp_path: Path) 
         for span in (Span(), Span(DT, DT), Span(first=DT.replace(day=15)))
     ]
     assert counted == [2, 2, 0]
+
+
+@pytest.mark.thorough
+def test_a_report_of_the_readable_part_names_the_rest_and_is_status_1(
+    spark: Any, built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "report.html"
+    arguments = ["report", str(built[1]), "--engine", "spark", "--out", str(out)]
+    result = CliRunner().invoke(sqs_heartbeat, arguments)
+    assert result.exit_code == FOUND, result.output
+    assert re.search(
+        r"^Warning: \d+\.\d% of the lines of '.*' could not be read \(corrupt line: 2\); the rest "
+        r"was\. The table rejects and the report's last section name the files\.$",
+        result.stderr,
+        re.M,
+    )
+    assert "corrupt line" in out.read_text()
 
 
 @pytest.mark.thorough

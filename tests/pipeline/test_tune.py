@@ -216,7 +216,7 @@ def test_nothing_measured_is_an_error_that_tells_what_to_do(
     journal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = Survey(queues=[], tasks={}, settings={})
-    monkeypatch.setattr(surveying, "survey_source", lambda *_, **__: nothing)
+    monkeypatch.setattr(surveying, "survey_source", lambda *_, **__: (nothing, ""))
     result = _tune(_app(), journal)
     assert result.exit_code == 1
     assert "sqs_heartbeat_journal" in result.output

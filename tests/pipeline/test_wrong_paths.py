@@ -551,7 +551,7 @@ def test_a_page_that_can_not_be_written_is_reported_before_anything_is_read(
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report is made at once."""
-    monkeypatch.setattr(reporting, "page_of", lambda *_, **__: "the new page")
+    monkeypatch.setattr(reporting, "page_of", lambda *_, **__: ("the new page", ""))
 
 
 @pytest.mark.usefixtures("page")

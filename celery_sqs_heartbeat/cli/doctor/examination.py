@@ -83,6 +83,8 @@ def check_offline(facts: AppFacts) -> list[Finding]:
 
 
 def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterator[Finding]:
+    # Celery adds the others when they are looked up.
+    known = set(app.amqp.queues)
     try:
         names = queue_names(app, chosen)
     except KeyError as error:
@@ -97,7 +99,7 @@ def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
     yield from setup.check_names(unknown, app.amqp.queues)
     yield from permissions.check_complete(asked)
     for each in asked:
-        yield from queue.check_queue(facts, each)
+        yield from queue.check_queue(facts, each, is_known=each.name in known)
         yield from permissions.check_permissions(each)
         yield from polling.check_waits(facts, each)
     yield from permissions.check_untried(asked)

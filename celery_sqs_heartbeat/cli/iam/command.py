@@ -75,7 +75,13 @@ def iam(
         for queue, place in zip(asked, places, strict=True)
         if (key := queue.encryption_key)
     }
-    made = policy(places, is_producer=producer, is_predefined=facts.is_predefined, keys=keys)
+    made = policy(
+        places,
+        is_producer=producer,
+        is_predefined=facts.is_predefined,
+        keys=keys,
+        journal=facts.settings.journal,
+    )
     click.echo(json.dumps(made, indent=2))
 
 
@@ -85,9 +91,10 @@ def _place(
     """Return a queue's region, account and name.
 
     Raises:
-        click.UsageError: The account is unknown.
+        click.UsageError: The account is unknown, or SQS does not accept the name.
     """
     from celery_sqs_heartbeat.cli.iam.iam_policy import QueuePlace
+    from celery_sqs_heartbeat.sqs.names import is_queue_name
 
     if arn := queue.attributes.get("QueueArn"):
         return QueuePlace.of_arn(arn)
@@ -99,6 +106,11 @@ def _place(
         region=region or known.region or broker.config.region,
         account=account or known.account,
     )
+    if not is_queue_name(place.name):
+        raise click.UsageError(
+            f"{place.name!r} can't be a queue's name on SQS: use 1 to 80 letters, digits, - and _, "
+            "and .fifo at the end for a FIFO queue"
+        )
     if place.account is None:
         raise click.UsageError(
             f"the account of queue {queue.name!r} is not known, and SQS did not return it "

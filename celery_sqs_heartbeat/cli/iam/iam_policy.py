@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from celery_sqs_heartbeat.settings.target import Destination, parse_target
+
 #: The calls that kombu and the keeper make on a queue.
 CONSUME = (
     "sqs:ReceiveMessage",
@@ -70,6 +72,7 @@ def policy(
     is_producer: bool,
     is_predefined: bool,
     keys: Mapping[str, QueuePlace] | None = None,
+    journal: str | None = None,
 ) -> dict[str, Any]:
     """Return an IAM policy for these queues.
 
@@ -77,6 +80,7 @@ def policy(
         is_producer: Return the policy for programs that only send.
         is_predefined: The queues are predefined, so kombu neither lists nor creates queues.
         keys: A queue for each KMS key that queues are encrypted with.
+        journal: The setting `sqs_heartbeat_journal`. Only workers write to it.
     """
     arns = sorted({place.arn for place in places})
     statements = [
@@ -86,6 +90,9 @@ def policy(
         statements.append(_allow("Create", ["sqs:CreateQueue"], arns))
         # AWS can't restrict ListQueues to some queues.
         statements.append(_allow("Find", ["sqs:ListQueues"], ["*"]))
+    target = None if journal is None or is_producer else parse_target(journal)
+    if isinstance(target, Destination):
+        statements.append(_allow("Journal", ["s3:PutObject"], [_objects(target, places[0])]))
     actions = ["kms:GenerateDataKey", "kms:Decrypt"]
     for number, (key, place) in enumerate(sorted((keys or {}).items()), 1):
         statements.append({**_allow(f"Key{number}", actions, [_key_arn(key, place)]), **_of(key)})
@@ -99,6 +106,12 @@ def _allow(sid: str, actions: Sequence[str], resources: Sequence[str]) -> dict[s
         "Action": list(actions),
         "Resource": resources[0] if len(resources) == 1 else list(resources),
     }
+
+
+def _objects(target: Destination, place: QueuePlace) -> str:
+    """Return the ARN of all segments of a journal. A bucket is in the partition of the queues."""
+    key = "/".join(filter(None, (target.prefix, "*")))
+    return f"arn:{partition(place.region or '')}:s3:::{target.bucket}/{key}"
 
 
 def _alias(key: str) -> str | None:

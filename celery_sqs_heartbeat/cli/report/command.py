@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.pipeline.options import (
     engine_option,
     require_jinja2,
     require_pyspark,
+    warn_of,
 )
 
 
@@ -40,7 +41,8 @@ def report(
     JOURNAL_OR_WAREHOUSE is the folder or URL of the workers' journals (sqs_heartbeat_journal), or
     the warehouse: the tables that the pipeline built from them. The page begins with the period
     that it covers. If there are no messages in these days, the command writes no page and exits
-    with 1. If JOURNAL_OR_WAREHOUSE is neither, it exits with 2.
+    with 1. If a part can't be read, it writes the page of the rest, names the part on standard
+    error, and exits with 1. If JOURNAL_OR_WAREHOUSE is neither, it exits with 2.
     """
     check_days(first, last)
     require_pyspark()
@@ -62,6 +64,7 @@ def report(
         from celery_sqs_heartbeat.pipeline.report.reporting import page_of
 
         with engine_faults(f"report on {source!r}"):
-            page = page_of(source, span, choice.engine, is_journal=is_journal)
+            page, unread = page_of(source, span, choice.engine, is_journal=is_journal)
     write_page(out, page)
     click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")
+    warn_of(unread)

@@ -22,6 +22,7 @@ from celery_sqs_heartbeat.pipeline.options import (
     engine_option,
     progress_line,
     require_pyspark,
+    warn_of,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     progress = progress_line()
     progress(f"measuring {source}")
     with refusing(), engine_faults(f"measure {source!r}"):
-        found = surveying.survey_source(engine_of(choice.engine), source, is_journal=is_journal)
+        found, unread = surveying.survey_source(
+            engine_of(choice.engine), source, is_journal=is_journal
+        )
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
         raise NothingFound(
@@ -91,6 +94,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
         click.echo(as_settings(rows, names, rename=naming(context.obj.app)))
         if check:
             click.echo(as_text(verdicts))
+    warn_of(unread)
     context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
 
 

@@ -10,12 +10,17 @@ from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report.findings import Findings, collect
 from celery_sqs_heartbeat.pipeline.report.page import render
 from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage
+from celery_sqs_heartbeat.pipeline.storage.holdings import unread_in
 from celery_sqs_heartbeat.pipeline.storage.journal_days import count_segments
 from celery_sqs_heartbeat.pipeline.storage.reach import within_reach
 
 
-def page_of(source: str, span: Span, engine: str = SPARK, *, is_journal: bool | None = None) -> str:
-    """Return the page for these days. A journal's tables are temporary.
+def page_of(
+    source: str, span: Span, engine: str = SPARK, *, is_journal: bool | None = None
+) -> tuple[str, str]:
+    """Return the page for these days, and what could not be read, in words.
+
+    A journal's tables are temporary.
 
     Args:
         source: A journal or a warehouse.
@@ -35,7 +40,9 @@ def page_of(source: str, span: Span, engine: str = SPARK, *, is_journal: bool | 
     if is_journal is None:
         is_journal = not by.has_tables(spark, source)
     if not is_journal:
-        found = collect(by.warehouse(spark, source), first, last, progress)
+        tables = by.warehouse(spark, source)
+        found = collect(tables, first, last, progress)
+        unread = unread_in(tables, span, source)
         segments = None
     else:
         with (
@@ -46,8 +53,9 @@ def page_of(source: str, span: Span, engine: str = SPARK, *, is_journal: bool | 
                 raise NothingFound(f"the journal {source!r} has no segments {span}".rstrip())
             segments = count_segments(spark, journal, span)
             found = collect(made, first, last, progress)
+            unread = unread_in(made, span, source)
     _refuse_nothing(source, span, found)
-    return render(found, Coverage(span=span, segments=segments))
+    return render(found, Coverage(span=span, segments=segments)), unread
 
 
 def _refuse_nothing(source: str, span: Span, found: Findings) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.common.days import Days, Span
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS, TABLES
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+
+#: A smaller share is shown as less than this.
+_LEAST_SHARE = 0.001
 
 Rows = Mapping[tuple[str, datetime.date], int]
 
@@ -39,13 +43,34 @@ def refuse_unreadable(warehouse: Warehouse, days: Days, journal: str) -> None:
         or not warehouse.read(EVENTS, around.first, around.last).isEmpty()
     ):
         return
-    counts = rejects.groupBy("reason").agg(F.sum("lines").alias("lines")).orderBy("reason")
-    found = ", ".join(f"{row['reason']}: {row['lines']:,}" for row in counts.collect())
-    if found:
+    if found := _by_reason(rejects)[1]:
         raise PipelineError(
             f"nothing of the journal {journal!r} can be read {Span(days.first, days.last)} "
             f"({found}): give the value of sqs_heartbeat_journal"
         )
+
+
+def unread_in(warehouse: Warehouse, days: Days | Span, journal: str) -> str:
+    """Return the share of a journal's lines that could not be read; empty if all could be."""
+    # Few journals have rejects. Without rejects, no file has to be read.
+    if not warehouse.has_rows(REJECTS):
+        return ""
+    lost, found = _by_reason(warehouse.read(REJECTS, days.first, days.last))
+    if not lost:
+        return ""
+    share = lost / (lost + warehouse.read(EVENTS, days.first, days.last).count())
+    part = f"{share:.1%}" if share >= _LEAST_SHARE else f"less than {_LEAST_SHARE:.1%}"
+    return (
+        f"{part} of the lines of {journal!r} could not be read ({found}); the rest was. The table "
+        "rejects and the report's last section name the files"
+    )
+
+
+def _by_reason(rejects: DataFrame) -> tuple[int, str]:
+    """Return how many lines could not be read, and how many by reason."""
+    sums = rejects.groupBy("reason").agg(F.sum("lines").alias("lines")).orderBy("reason").collect()
+    found = ", ".join(f"{row['reason']}: {row['lines']:,}" for row in sums)
+    return sum(row["lines"] for row in sums), found
 
 
 def has_messages(warehouse: Warehouse, days: Days) -> bool:

@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from celery_sqs_heartbeat.cli.worker_options import Concurrency
 from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN
 from tests.support.markdown import ROOT
 
@@ -40,6 +41,27 @@ def test_the_generated_tables_are_up_to_date() -> None:
 )
 def test_texts_are_escaped_for_markdown(text: str, markdown: str) -> None:
     assert MAKE["as_markdown"](text) == markdown
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1e9", "1e999", "9" * 5000])
+def test_no_option_with_a_number_takes_nonsense(value: str) -> None:
+    numbers = [
+        option
+        for command in MAKE["commands"]().values()
+        for option in command.params
+        if isinstance(option.type, (click.IntRange, click.types.IntParamType, Concurrency))
+    ]
+    assert {option.name for option in numbers} >= {"every", "late", "lookback", "concurrency"}
+    for option in numbers:
+        with pytest.raises(click.BadParameter):
+            option.type.convert(value, option, None)
+
+
+def test_no_option_takes_a_fraction() -> None:
+    """Click's own types accept `nan`, in a range, too."""
+    for command in MAKE["commands"]().values():
+        for option in command.params:
+            assert not isinstance(option.type, click.types.FloatParamType), option.name
 
 
 def test_every_option_has_a_help_text() -> None:

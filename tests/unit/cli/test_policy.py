@@ -42,6 +42,25 @@ def test_a_url_is_read(url: str, region: str | None, account: str | None, name: 
 
 
 @pytest.mark.parametrize(
+    ("journal", "arn"),
+    [
+        (None, None),
+        ("/var/journal", None),
+        ("s3://logs/sqs/", "arn:aws:s3:::logs/sqs/*"),
+        ("s3://logs", "arn:aws:s3:::logs/*"),
+    ],
+)
+def test_a_worker_may_write_its_journal_on_s3_and_a_producer_may_not(
+    journal: str | None, arn: str | None
+) -> None:
+    for is_producer in (False, True):
+        made = policy([HERE], is_producer=is_producer, is_predefined=True, journal=journal)
+        statement = statements(made).get("Journal", {})
+        assert statement.get("Resource") == (None if is_producer else arn)
+        assert statement.get("Action") in (None, ["s3:PutObject"])
+
+
+@pytest.mark.parametrize(
     "arn",
     [
         "arn:aws:sqs:eu-west-3:123456789012:q",

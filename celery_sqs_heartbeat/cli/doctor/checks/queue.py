@@ -24,10 +24,14 @@ LONG_TIMEOUT = 300
 SHORT_RETENTION = 86_400
 
 
-def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
-    """Check whether the queue exists, and its attributes."""
+def check_queue(app: AppFacts, queue: QueueFacts, *, is_known: bool = True) -> Iterator[Finding]:
+    """Check whether the queue exists, and its attributes.
+
+    Args:
+        is_known: Whether the app names the queue, and not only the option -Q.
+    """
     if queue.found.tried is Tried.NO_QUEUE:
-        yield _missing(app, queue)
+        yield _missing(app, queue, is_known=is_known)
     if not queue.attributes:
         return
     own_timeout = read_attributes(queue.attributes).visibility_timeout
@@ -49,7 +53,7 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         yield queue_kinds.ENCRYPTED.found(queue=queue.name, value=key)
 
 
-def _missing(app: AppFacts, queue: QueueFacts) -> Finding:
+def _missing(app: AppFacts, queue: QueueFacts, *, is_known: bool) -> Finding:
     if queue.url is not None and queue.is_predefined:
         return queue_kinds.MISSING.found(queue=queue.name, value=queue.url)
     own_name = None if queue.sqs_name == queue.name else queue.sqs_name
@@ -57,6 +61,8 @@ def _missing(app: AppFacts, queue: QueueFacts) -> Finding:
         return queue_kinds.NOT_PREDEFINED.found(queue=queue.name, value=own_name)
     if queue.sqs_name is not None and not is_queue_name(queue.sqs_name):
         return queue_kinds.WRONG_NAME.found(queue=queue.name, value=own_name)
+    if not is_known:
+        return queue_kinds.UNKNOWN.found(queue=queue.name, value=own_name)
     if app.creation_faults:
         return of_fault(
             queue_kinds.CANNOT_BE_CREATED, "; ".join(app.creation_faults), queue=queue.name

@@ -52,6 +52,13 @@ CANNOT_BE_CREATED = Kind(
     "kombu can't create the queue. A worker that consumes from it refuses to start.",
     "Create the queue yourself, or correct the option in broker_transport_options.",
 )
+UNKNOWN = Kind(
+    "SQSHB-E220",
+    "the queue that -Q names does not exist",
+    "The app does not name it, either. A worker creates it, and tasks are probably sent to another "
+    "queue.",
+    "Correct the name in -Q. Or create the queue, or add it to task_queues.",
+)
 DOES_NOT_FIT = Kind(
     "SQSHB-E203",
     "the settings do not fit the queue",
@@ -130,7 +137,7 @@ RETRIED = Kind(
     "queue, with a release policy.",
 )
 FEW_FOR_PREFETCH = Kind(
-    "SQSHB-I219",
+    "SQSHB-I221",
     "maxReceiveCount does not fit the prefetch",
     "A worker that shuts down releases the messages that wait behind its running tasks, and the "
     "next worker may be shut down, too: each costs a receive. On its last one, a message is run "
@@ -147,6 +154,7 @@ KINDS = (
     NONE,
     WILL_BE_CREATED,
     CANNOT_BE_CREATED,
+    UNKNOWN,
     DOES_NOT_FIT,
     NO_REDRIVE,
     FEW_TRIES,
