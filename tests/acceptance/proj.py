@@ -42,6 +42,12 @@ if "PROJ_SPANS" in os.environ:
 
     write_spans(Path(os.environ["PROJ_SPANS"]))
 
+if "PROJ_INSTRUMENT" in os.environ:
+    # Only the environment of the other tests has these packages.
+    from tests.acceptance.instrumented import instrument
+
+    instrument(os.environ["PROJ_INSTRUMENT"], Path(os.environ["PROJ_ERRORS"]))
+
 if "PROJ_REFRESH" in os.environ:
     # How long the attributes of queues are used, in seconds.
     queues.REFRESH_SECONDS = float(os.environ["PROJ_REFRESH"])

@@ -9,6 +9,7 @@ import functools
 import signal
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,29 @@ def test_a_short_outage_of_what_tasks_depend_on_makes_no_dead_letters(
     assert max(asked[2]) == 2
     if is_fifo:
         assert [note.key for note in scene.notes("end")] == keys
+
+
+@pytest.mark.fresh
+@pytest.mark.parametrize("tool", ["Sentry", "OpenTelemetry"])
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_in_an_instrumented_worker_messages_end_as_usual_and_each_error_is_reported(
+    new_scene: NewScene, tmp_path: Path, pool: str, tool: str
+) -> None:
+    scene = new_scene(max_receive_count=2, attributes=LONG)
+    errors = tmp_path / "errors"
+    env = {"PROJ_INSTRUMENT": tool, "PROJ_ERRORS": str(errors)}
+    scene.worker("-c", "2", "-P", pool, env=env)
+    scene.send("work", "good")
+    scene.send("fail", "bad")
+    wait_for_dead_letters(scene, 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["bad", "bad", "good"]
+    assert scene.keys("end") == ["good"]
+    scene.wait_until(lambda: errors.exists() and errors.read_text().count("Error") == 2)
+    lines = [line.split() for line in errors.read_text().splitlines() if "Error" in line]
+    assert [(line[0].rpartition("/")[2], line[-1]) for line in lines] == [
+        ("tests.acceptance.proj.fail", "ValueError")
+    ] * 2
 
 
 def test_without_a_dead_letter_queue_a_poison_message_is_released_with_ever_longer_delays(

@@ -12,6 +12,7 @@ import pytest
 from tests.acceptance.record import CHANGE, extensions, handles, timeouts_asked
 from tests.acceptance.scene import STEADY, Scene, StartWorker
 from tests.support.faults import first, lose_answer
+from tests.support.markdown import blocks
 
 NewScene = Callable[..., Scene]
 #: Extended after a second, with a minute to spare.
@@ -66,6 +67,38 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
     assert "botocore does not accept it (Got unexpected keyword argument 'connect_timout')" in log
     assert "Traceback" not in log
     assert scene.proxy.calls("ReceiveMessage") == []
+
+
+#: An app whose author does not know the heartbeat. It reads its settings from `given`.
+VENDOR = """
+import os
+from celery import Celery
+app = Celery("vendor", broker=os.environ["CELERY_BROKER_URL"])
+app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
+app.config_from_object("given")
+
+@app.task
+def work(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "args"), [("workers", ["--heartbeat-sqs"]), ("vendor", ["-P", "threads"])]
+)
+def test_an_app_that_others_create_gets_the_heartbeat_in_both_ways_of_the_page(
+    new_scene: NewScene, start_worker: StartWorker, module: str, args: list[str]
+) -> None:
+    scene = new_scene()
+    installing, settings = blocks("docs/howto/foreign-app.md", "python")
+    given = settings if module == "vendor" else ""
+    for name, text in (("vendor", VENDOR), ("given", given), ("workers", installing)):
+        (scene.folder / f"{name}.py").write_text(text)
+    path = os.pathsep.join((str(scene.folder), *filter(None, sys.path)))
+    worker = start_worker(module, ["-Q", scene.name, *args], {"PYTHONPATH": path})
+    worker.wait_for_log(f"messages of queue {scene.name} are kept")
+    scene.app.send_task("vendor.work", queue=scene.name, routing_key=scene.name)
+    worker.wait_for_log("succeeded")
+    scene.wait_until_empty()
 
 
 @pytest.mark.parametrize(

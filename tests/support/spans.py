@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 
 
 class FileExporter(SpanExporter):
-    """Writes a line for each span: its name and its trace."""
+    """Writes a line for each span: its name, its trace, and the errors in it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -19,7 +19,8 @@ class FileExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         with self._path.open("a") as file:
             for span in spans:
-                file.write(f"{span.name} {span.context.trace_id:032x}\n")
+                errors = [f" {each.attributes['exception.type']}" for each in span.events]
+                file.write(f"{span.name} {span.context.trace_id:032x}{''.join(errors)}\n")
         return SpanExportResult.SUCCESS
 
 
