@@ -25,9 +25,13 @@ def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -
 
 def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
     """Return a client that gives up soon, because the shipper tries again itself."""
-    return new_s3_client(
+    from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
+
+    client = new_s3_client(
         new_session,
         connect_timeout=_TIMEOUT,
         read_timeout=_TIMEOUT,
         retries={"total_max_attempts": 1},
     )
+    keep_connections_fresh(client)
+    return client

@@ -29,12 +29,10 @@ MAX_REFUSED_DELETE_SECONDS = 30.0
 #: A call may take this part of its smallest threshold before its leases join another call. So
 #: leases survive two hanging calls in a row.
 CALL_PART = 1 / 3
-#: But it may take at least this part, within these bounds in seconds. botocore itself stops
-#: reading after half a threshold, 0.5 to 5 s. This limit is for the waits that botocore does not
-#: bound, such as name resolution and credentials.
-SLOW_CALL_PART = 0.6
+#: Shortest wait for the answer to a call, in seconds. botocore itself stops reading a little
+#: earlier. This limit is for the waits that botocore does not bound, such as name resolution and
+#: credentials.
 MIN_CALL_SECONDS = 0.6
-MAX_SLOW_CALL_SECONDS = 6.0
 #: Longest wait for the answer to a call, in seconds.
 MAX_CALL_SECONDS = 20.0
 #: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch (`gathering`).
@@ -226,8 +224,7 @@ def call_patience(threshold: float) -> float:
     Args:
         threshold: The smallest threshold of the leases in the call, in seconds.
     """
-    slow = min(max(threshold * SLOW_CALL_PART, MIN_CALL_SECONDS), MAX_SLOW_CALL_SECONDS)
-    return min(max(threshold * CALL_PART, slow), MAX_CALL_SECONDS)
+    return min(max(threshold * CALL_PART, MIN_CALL_SECONDS), MAX_CALL_SECONDS)
 
 
 def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:

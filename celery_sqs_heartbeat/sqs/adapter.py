@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.direct.direct_calls import make_call
+from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 from celery_sqs_heartbeat.sqs.sending import prepared
 
@@ -46,7 +47,8 @@ class BotoSqs:
     Args:
         client: A boto3 SQS client, or a function that returns the client for a queue URL.
             Several threads may use a client at the same time. Give it short timeouts and
-            no retries (`short_config`), because the keeper repeats calls itself.
+            no retries (`short_config`), because the keeper repeats calls itself. Its connections
+            are renewed (`keep_connections_fresh`).
         address: Returns the URL at which a queue is reached now, if that may change.
     """
 
@@ -70,7 +72,9 @@ class BotoSqs:
         Raises:
             Exception: Any error of the function that returns the client.
         """
-        return self._client(queue_url) if callable(self._client) else self._client
+        client = self._client(queue_url) if callable(self._client) else self._client
+        keep_connections_fresh(client)
+        return client
 
     def address(self, queue_url: str) -> str:
         """Return the URL at which a queue is reached now."""

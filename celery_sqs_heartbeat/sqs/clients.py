@@ -22,6 +22,9 @@ from celery_sqs_heartbeat.sqs.sessions import NewSession
 #: to be repeated before its leases expire.
 MIN_TIMEOUT = 0.5
 MAX_TIMEOUT = 5.0
+#: The part of the threshold that a timeout takes. After two calls without an answer, there is time
+#: for a third. A little less than `CALL_PART`, so that botocore ends a call before its keeper does.
+TIMEOUT_PART = 0.3
 #: kombu's default for `sts_token_timeout`, in seconds.
 _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it expires, in seconds.
@@ -32,12 +35,12 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
     """Return a client configuration whose calls fail within a lease's margin.
 
     Args:
-        threshold: The shortest threshold of the leases, in seconds. A call may take half of it.
+        threshold: The shortest threshold of the leases, in seconds.
         client_config: kombu's `client-config`. Its timeouts apply if they are shorter. For
             botocore, None means no timeout.
     """
     given = dict(client_config or {})
-    timeout = min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
+    timeout = min(max(threshold * TIMEOUT_PART, MIN_TIMEOUT), MAX_TIMEOUT)
     shortened = {
         name: timeout if (value := given.get(name)) is None else min(timeout, value)
         for name in TIMEOUTS

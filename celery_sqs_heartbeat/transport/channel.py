@@ -9,6 +9,7 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.direct.deletes import make_deletes_direct
+from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
@@ -120,6 +121,7 @@ class Channel(SQS.Channel):
         If acks are inline, its deletes take less CPU than boto3's. Else hardly any are made.
         """
         client = super().sqs(queue)
+        keep_connections_fresh(client)
         if self._has_inline_acks:
             make_deletes_direct(client)
         return client

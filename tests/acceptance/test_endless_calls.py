@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.acceptance.record import CHANGE, handles, make_visible
 from tests.acceptance.scene import LONG, Scene
@@ -36,6 +38,32 @@ def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
         scene.let_end(key)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "b"]
+    assert "lease-expired" not in worker.logs()
+
+
+@pytest.mark.oldest
+def test_no_lease_expires_when_a_firewall_forgets_the_connections_of_a_keeper(
+    new_scene: NewScene,
+) -> None:
+    # As with a timeout of 30 s, there are ten seconds for an extension.
+    scene = new_scene(attributes={"VisibilityTimeout": "12"})
+    conf = {"sqs_heartbeat_threshold": 10}
+    worker = scene.worker("-c", "1", "-P", "threads", conf=conf)
+    scene.send("hold", "a")
+
+    def extensions() -> int:
+        return sum(call.status == 200 for call in scene.calls(CHANGE))
+
+    for count in (2, 4):
+        # boto3 has made one of the two before, and has a connection of its own.
+        scene.wait_until(lambda count=count: extensions() >= count)
+        scene.proxy.forget_connections()
+        scene.client.close()
+    scene.wait_until(lambda: extensions() >= 6)
+    assert scene.late_extensions() == []
+    scene.let_end("a")
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
     assert "lease-expired" not in worker.logs()
 
 

@@ -39,7 +39,7 @@ def test_a_client_takes_over_the_configuration_of_a_kombu_channel() -> None:
     assert (credentials.access_key, credentials.secret_key) == ("key", "se/cret")
     config = client.meta.config
     assert config.connect_timeout == 0.2
-    assert config.read_timeout == 5
+    assert config.read_timeout == 3
     assert config.proxies == {"http": "x"}
     assert config.retries["total_max_attempts"] == 1
 
@@ -77,10 +77,10 @@ def test_a_predefined_queue_has_its_own_keys_and_region() -> None:
     ("threshold", "given", "expected"),
     [
         (0.2, {}, 0.5),
-        (4, {}, 2),
+        (4, {}, 1.2),
         (100, {}, 5),
         (100, {"read_timeout": 60}, 5),
-        pytest.param(4, {"read_timeout": None, "connect_timeout": None}, 2, id="none"),
+        pytest.param(4, {"read_timeout": None, "connect_timeout": None}, 1.2, id="none"),
     ],
 )
 def test_timeouts_fit_the_threshold(

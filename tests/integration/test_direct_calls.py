@@ -28,6 +28,7 @@ from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.sqs.direct import connections
 from celery_sqs_heartbeat.sqs.direct.connections import Connections
+from celery_sqs_heartbeat.sqs.fresh_connections import MAX_AGE_SECONDS
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.direct_calls import (
     CONFIRMED,
@@ -354,7 +355,7 @@ def test_boto3s_connections_are_used_for_a_minute_after_a_call_that_failed(
     now.advance(connections.PAUSE_SECONDS)
     assert answered.send() == [Outcome.DONE] * 2
     assert answered.by_boto3 == 2
-    assert connections_of(server) == [1, 2, 1, 1, 1, 3]
+    assert connections_of(server) == [1, 2, 3, 3, 3, 4]
 
 
 def test_direct_connections_notice_a_peer_that_is_gone(
@@ -436,6 +437,39 @@ def test_a_call_whose_answer_takes_too_long_is_unknown(
     assert answered.by_boto3 - made == (is_direct is False)
     server.behave = confirm
     wait_until(lambda: answered.send() == [Outcome.DONE] * 2)
+
+
+@pytest.mark.parametrize(
+    ("unanswered", "stale"),
+    [(CallKind.CHANGE_VISIBILITY, 2), (CallKind.DELETE, 1)],
+    ids=["direct", "boto3"],
+)
+def test_the_call_after_one_that_was_not_answered_uses_a_new_connection(
+    server: Server, unanswered: CallKind, stale: int
+) -> None:
+    answered = client_of(server)
+    for _ in range(2):
+        answered.send()
+    server.behave = close
+    # boto3 makes the first call of a kind.
+    assert answered.send(call_of(unanswered)) == [Outcome.UNKNOWN] * 2
+    server.behave = confirm
+    assert answered.send() == [Outcome.DONE] * 2
+    assert connections_of(server) == [1, 2, stale, 3]
+
+
+@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+def test_a_connection_is_not_used_after_ten_seconds(
+    server: Server, monkeypatch: pytest.MonkeyPatch, is_direct: bool | None
+) -> None:
+    now = FakeClock(1_000.0)
+    monkeypatch.setattr(connections.clock, "now", now)
+    answered = client_of(server, is_direct=is_direct)
+    for _ in range(3):
+        answered.send()
+        now.advance(MAX_AGE_SECONDS / 3)
+    answered.send()
+    assert connections_of(server) == ([1, 1, 1, 2] if is_direct is False else [1, 2, 2, 3])
 
 
 @pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])

@@ -333,7 +333,7 @@ def test_a_finding_about_ten_queues_is_printed_once(run: Run, simulated: Simulat
     assert all(name in ended.stdout for name in names)
 
 
-@pytest.mark.parametrize(("timeout", "is_short"), [(1, True), (5, True), (11, True), (12, False)])
+@pytest.mark.parametrize(("timeout", "is_short"), [(1, True), (5, True), (14, True), (15, False)])
 def test_a_visibility_timeout_that_is_too_short_is_found(
     proxy: FaultProxy, simulated: SimulatedServer, timeout: int, is_short: bool
 ) -> None:
@@ -353,7 +353,7 @@ def test_a_visibility_timeout_that_is_too_short_is_found(
         ({"sqs_heartbeat_interval": 20}, "SQSHB-E203"),
     ],
 )
-def test_the_threshold_or_interval_that_leaves_no_time_for_a_second_call_is_named(
+def test_the_threshold_or_interval_that_leaves_no_time_for_a_third_call_is_named(
     proxy: FaultProxy, conf: dict[str, Any], id_: str
 ) -> None:
     assert list(found(examine(app_at(proxy.broker_url, **conf)))) == [id_]

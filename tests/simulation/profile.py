@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.sqs.clients import MAX_TIMEOUT, MIN_TIMEOUT
+from celery_sqs_heartbeat.sqs.clients import MAX_TIMEOUT, MIN_TIMEOUT, TIMEOUT_PART
 from celery_sqs_heartbeat.testing import Fault
 
 #: Visibility timeouts, in seconds, from short to long.
@@ -59,7 +59,7 @@ def is_ordered(kind: str) -> bool:
 
 def patience(threshold: float) -> float:
     """Return after how many seconds a caller gives up, as in `short_config`."""
-    return min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
+    return min(max(threshold * TIMEOUT_PART, MIN_TIMEOUT), MAX_TIMEOUT)
 
 
 def draw(kind: str, generator: random.Random) -> Profile:

@@ -35,16 +35,15 @@ def replacement_pause(deaths: int) -> float:
 def client_patience(threshold: float) -> float:
     """Return how long a client waits for an answer, in seconds.
 
-    Half of the threshold, 0.5 to 5 s (docs/internals/keeper.md, "Calls that never return").
+    Three tenths of the threshold, 0.5 to 5 s (docs/internals/keeper.md, "Calls that never return").
     """
-    return min(max(threshold / 2, 0.5), 5.0)
+    return min(max(threshold * 0.3, 0.5), 5.0)
 
 
 def call_patience(threshold: float) -> float:
     """Return how long a lease waits for the answer to a call that may never return, in seconds.
 
-    This is a third of the threshold, at most 20 s. But it is at least the client's timeout and a
-    fifth more, 0.6 to 6 s (docs/internals/keeper.md, "Calls that never return").
+    This is a third of the threshold, 0.6 to 20 s (docs/internals/keeper.md, "Calls that never
+    return").
     """
-    client = min(max(threshold * 0.6, 0.6), 6.0)
-    return min(max(threshold / 3, client), 20.0)
+    return min(max(threshold / 3, 0.6), 20.0)

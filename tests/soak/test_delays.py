@@ -30,10 +30,11 @@ THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
     ("document", "sentence"),
     [
         ("internals/leases.md", "never exceeds an eighth of the time that the lease has left"),
-        ("internals/keeper.md", "timeouts are half of the threshold, 0.5 to 5 s"),
-        ("internals/keeper.md", "The leases wait for a fifth longer, 0.6 to 6 s"),
-        ("internals/keeper.md", "gives up a call after a third of its smallest threshold"),
-        ("internals/keeper.md", "after 20 s at the latest"),
+        ("internals/keeper.md", "timeouts are three tenths of the threshold, 0.5 to 5 s"),
+        (
+            "internals/keeper.md",
+            "gives up a call after a third of its smallest threshold, 0.6 to 20 s",
+        ),
         ("internals/keeper.md", "releases the messages that the worker held, within two seconds"),
         ("internals/keeper.md", "the worker starts another within a second"),
         (

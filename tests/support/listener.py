@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAliveHandler
-from tests.support.answers import Answer, Body, ConnectionDropped
+from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered
 from tests.support.upstream import Upstream, end_to_end
 
 #: Gets the operation, the id of the key that signed it, its body and a function that forwards it.
@@ -22,12 +22,17 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Listener(ConnectionServer):
-    """Listens on a loopback port; 0 for a free one."""
+    """Listens on a loopback port; 0 for a free one.
+
+    Attributes:
+        forgotten: How often all connections were forgotten.
+    """
 
     def __init__(self, upstream_url: str, handle: Handle, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.upstream_url = upstream_url
         self.handle = handle
+        self.forgotten = 0
 
     @property
     def url(self) -> str:
@@ -43,6 +48,7 @@ class _Handler(KeepAliveHandler):
     def setup(self) -> None:
         super().setup()
         self._upstream = Upstream(self.server.upstream_url)
+        self._opened_after = self.server.forgotten
 
     def finish(self) -> None:
         self._upstream.close()
@@ -65,6 +71,8 @@ class _Handler(KeepAliveHandler):
         return signed.partition("/")[0]
 
     def _forward(self, body: Body) -> Answer:
+        if self._opened_after < self.server.forgotten:
+            raise Unanswered
         headers = end_to_end(self.headers.items())
         return self._upstream.post(self.path, headers, json.dumps(body).encode())
 

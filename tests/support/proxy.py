@@ -56,6 +56,13 @@ class FaultProxy(Service):
         """Remove all rules, but keep the record."""
         self._rules = ()
 
+    def forget_connections(self) -> None:
+        """Never answer another call on the connections that are open now.
+
+        So does a firewall that has forgotten them, because they were idle or it has restarted.
+        """
+        self._listener.forgotten += 1
+
     def start(self) -> None:
         """Serve from a separate thread."""
         threading.Thread(

@@ -30,7 +30,7 @@ def given_up(booking: BookHarness, *, may_be_sent: bool = True) -> list[Call]:
 
 @pytest.mark.parametrize(
     ("threshold", "patience"),
-    [(0.5, 0.6), (1, 0.6), (4, 2.4), (10, 6), (15, 6), (30, 10), (60, 20), (600, 20)],
+    [(0.5, 0.6), (1, 0.6), (4, 4 / 3), (10, 10 / 3), (30, 10), (60, 20), (600, 20)],
 )
 def test_the_keeper_waits_for_a_call_as_long_as_its_threshold_allows(
     threshold: float, patience: float
@@ -42,7 +42,7 @@ def test_a_lease_in_a_call_without_an_answer_joins_another(booking: BookHarness)
     booking.receive("a")
     booking.now = 1020.0
     stuck = booking.one_call()
-    assert booking.book.next_due(booking.now) == pytest.approx(1026.0)
+    assert booking.book.next_due(booking.now) == pytest.approx(1020 + 10 / 3)
     assert given_up(booking) == []
     booking.now = 1026.0
     assert given_up(booking) == [stuck]
@@ -60,7 +60,7 @@ def test_the_most_urgent_lease_of_a_call_decides_how_long_it_may_take(booking: B
     booking.receive("lazy", terms=LeaseTerms(visibility_timeout=30, threshold=20))
     booking.now = 1010.0
     booking.one_call()
-    assert booking.book.next_due(booking.now) == pytest.approx(1013.0)
+    assert booking.book.next_due(booking.now) == pytest.approx(1010 + 5 / 3)
 
 
 def test_a_late_answer_counts_from_the_planning_of_its_call(booking: BookHarness) -> None:

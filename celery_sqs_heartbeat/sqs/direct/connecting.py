@@ -25,6 +25,11 @@ class Servers:
         self._ca_bundle: str | bool = given or os.environ.get("REQUESTS_CA_BUNDLE") or True
         self._connections: dict[tuple[str, str], Connections] = {}
 
+    def close(self) -> None:
+        """Close the connections that no call uses."""
+        for each in list(self._connections.values()):
+            each.close()
+
     def connections(self, url: str, client: Any, http_session: Any) -> Connections | None:
         """Return the connections for a URL; None if the client's own must be used.
 

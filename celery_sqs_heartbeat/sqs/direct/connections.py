@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import weakref
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -91,6 +92,10 @@ class Connections:
         boto3 makes these calls meanwhile. So if something is wrong here and not there, few fail.
         """
         return clock.now() >= self._paused_until
+
+    def close(self) -> None:
+        """Close the connections that no call uses."""
+        _close_all(self._kept)
 
     def send(self, request: AWSPreparedRequest) -> DirectResponse:
         """Send a request and return its response.
@@ -191,5 +196,7 @@ class Connections:
 
 
 def _close_all(connections: list[HTTPConnection]) -> None:
-    for each in connections:
-        each.close()
+    while connections:
+        with suppress(IndexError):
+            # Another thread may take it first.
+            connections.pop().close()

@@ -43,7 +43,15 @@ def allow_direct_calls(client: Any, *, repeats: bool = False) -> None:
     is_boto3s = BaseClient.__init__.__module__ == BaseClient.__module__
     if is_boto3s and not os.environ.get(_PLUGINS):
         make_watchable(client)
-        setattr(client, _DIRECT, DirectCalls(repeats=repeats))
+        direct = DirectCalls(repeats=repeats)
+        setattr(client, _DIRECT, direct)
+        close = client.close
+
+        def close_all() -> None:
+            close()
+            direct.close()
+
+        client.close = close_all
 
 
 def make_call(
@@ -107,12 +115,17 @@ class DirectCalls:
             return self._watch(client, key, params, by_boto3)
         except BaseException as error:
             self._note_failure(key)
+            client.close()
             if not self._repeats or not isinstance(error, Exception):
                 raise
         else:
             self._by_boto3.pop(key, None)
             return answer
         return self._watch(client, key, params, by_boto3)
+
+    def close(self) -> None:
+        """Close the connections that no call uses. The next calls open others."""
+        self._servers.close()
 
     def _note_failure(self, key: Key) -> None:
         calls = self._by_boto3.get(key, 1)

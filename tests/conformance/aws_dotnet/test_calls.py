@@ -94,10 +94,10 @@ def test_a_handler_that_ends_while_its_extension_is_under_way_makes_no_refusal()
     """
     bench = ConsumerHarness(TERMS)
     bench.process("a", takes=26)
-    bench.through(lambda call: Trip(there=1.5, back=1.5))
+    bench.through(lambda call: Trip(there=0.75, back=0.75))
     bench.run(until=60)
     extension, delete = bench.calls
-    assert (extension.at, extension.arrived_at, extension.action) == (25.0, 26.5, "extend")
-    assert (delete.at, delete.action) == (28.0, "delete")
+    assert (extension.at, extension.arrived_at, extension.action) == (25.0, 25.75, "extend")
+    assert (delete.at, delete.action) == (26.5, "delete")
     assert extension.outcomes == delete.outcomes == (Outcome.DONE,)
     assert bench.told(*BAD_NEWS) == []

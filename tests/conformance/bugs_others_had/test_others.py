@@ -62,14 +62,14 @@ def test_no_client_error_ends_the_heartbeat(
 
 
 def test_the_time_spent_in_a_call_is_taken_off_the_lease() -> None:
-    """Pub/Sub leaser: it slept its whole interval after a call of 3 s. Here it takes 2 s.
+    """Pub/Sub leaser: it slept its whole interval after a call of 3 s. Here it takes 1 s.
 
     So a lease counts from before its call was sent, and the next call is due a threshold
     before its end.
     """
     bench = ConsumerHarness(LeaseTerms(visibility_timeout=10, threshold=4))
     bench.process("a", takes=120)
-    bench.through(lambda call: Trip(back=2))
+    bench.through(lambda call: Trip(back=1))
     bench.run(until=9.5)
     lease = bench.lease("a")
     assert lease is not None

@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
 TOO_LATE = Kind(
     "SQSHB-W214",
     "extensions begin too late",
-    "If one call to SQS hangs, there is no time for a second one before the message becomes "
+    "If two calls to SQS hang, there is no time for a third one before the message becomes "
     "visible again. Its task then starts twice.",
     "Remove the threshold and the interval that are set. Or raise sqs_heartbeat_threshold and "
     "lower sqs_heartbeat_interval.",
@@ -24,22 +24,22 @@ TOO_LATE = Kind(
 TOO_SHORT = Kind(
     "SQSHB-W213",
     "the visibility timeout is too short",
-    "If one call to SQS hangs, there is no time for a second one before the message becomes "
+    "If two calls to SQS hang, there is no time for a third one before the message becomes "
     "visible again. Its task then starts twice.",
     "Set the visibility timeout to about 30 s. With the default threshold and interval, the "
-    "shortest that leaves enough time is 12 s.",
+    "shortest that leaves enough time is 15 s.",
 )
 
 KINDS = (TOO_SHORT, TOO_LATE)
 
 
 def is_too_short(terms: LeaseTerms, interval: float) -> bool:
-    """Return whether a call that hangs leaves no time for a second one.
+    """Return whether two calls that hang leave no time for a third one.
 
     An extension is due at the threshold. From then on, the keeper may sleep for its interval, then
-    waits for the call that hangs, and needs the time of a short call for another one.
+    waits for the calls that hang, and needs the time of a short call for another one.
     """
-    left = terms.threshold - interval - call_patience(terms.threshold)
+    left = terms.threshold - interval - 2 * call_patience(terms.threshold)
     return terms.extend and terms.visibility_timeout > 0 and round(left, 6) < MIN_CALL_SECONDS
 
 
@@ -76,7 +76,7 @@ def check_own_timeout(app: AppFacts, queue: str, own_timeout: int) -> Iterator[F
 def _check_haste(
     settings: Settings, rules: Rules, timeout: int, too_short: Finding
 ) -> Iterator[Finding]:
-    """Find out whether the timeout, the threshold or the interval leaves no time for a second call.
+    """Find out whether the timeout, the threshold or the interval leaves no time for a third call.
 
     Values that the worker refuses give no finding here, because they are reported as faults.
     """
