@@ -98,6 +98,11 @@ class PolledQueues:
         if queue.unanswered_in_a_row == 1:
             queue.failing_since = sent_at
 
+    @property
+    def any_unanswered(self) -> bool:
+        """Whether the last poll of any queue was not answered in time."""
+        return any(queue.unanswered_in_a_row for queue in list(self._queues.values()))
+
     def wait(self, name: str) -> None:
         """Note that the queue is not polled until there is room for more messages.
 

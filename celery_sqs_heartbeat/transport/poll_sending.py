@@ -19,6 +19,8 @@ from typing import Any, Protocol
 import urllib3
 from botocore.client import BaseClient
 
+from celery_sqs_heartbeat.sqs.fresh_connections import MAX_AGE_SECONDS
+
 try:
     import pycurl
 except ImportError:  # kombu 5.5 uses urllib3, and sends a request in the step that makes it.
@@ -33,6 +35,9 @@ class Watcher(Protocol):
 
     def is_aborted(self) -> bool:
         """Return whether the worker no longer waits for its answer."""
+
+    def needs_new_connection(self) -> bool:
+        """Return whether the connections that are open may be dead."""
 
     def prepared(self) -> None:
         """Note that it is about to be sent. It may have waited for a free connection."""
@@ -82,6 +87,8 @@ class _Client:
             # urllib3 keeps a pool of connections per timeout, too.
             pool = self._client.get_pool(request)
             pool.connection_pool_kw["timeout"] = urllib3.Timeout(self._patience)
+            if self._watcher.needs_new_connection():
+                pool.clear()
             self._watcher.prepared()
         else:
             request.on_prepare = self._prepare
@@ -95,6 +102,9 @@ class _Client:
 
         if hasattr(pycurl, "PREREQFUNCTION"):
             curl.setopt(pycurl.PREREQFUNCTION, decide)
+        if hasattr(pycurl, "MAXAGE_CONN"):
+            curl.setopt(pycurl.MAXAGE_CONN, int(MAX_AGE_SECONDS))
+        curl.setopt(pycurl.FRESH_CONNECT, watcher.needs_new_connection())
         curl.setopt(pycurl.NOPROGRESS, False)
         curl.setopt(pycurl.XFERINFOFUNCTION, lambda *_: int(watcher.is_aborted()))
         watcher.prepared()

@@ -91,6 +91,10 @@ class PollWatcher:
         # The same handle may send another request later.
         return self._poll.is_aborted and self._poll in self._open
 
+    def needs_new_connection(self) -> bool:
+        """Return whether the connections that are open may be dead."""
+        return self._heartbeat.polled.any_unanswered
+
     def prepared(self) -> None:
         """Note that the request is about to be sent."""
         self._poll.is_sent, self._poll.sent_at, self._poll.watched = True, clock.now(), 0.0

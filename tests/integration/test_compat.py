@@ -22,6 +22,8 @@ from tests.integration.uses import PACKAGE, modules
 HERE = "tests.integration.test_compat"
 #: Names that the scan finds, and that are not Celery's or kombu's.
 NOT_THEIRS = {
+    "clear": "urllib3's",
+    "MAXAGE_CONN": "pycurl's; checked before it is used",
     "PREREQFUNCTION": "pycurl's; checked before it is used",
     "__init__": "every class has it",
     "__init_subclass__": "every class has it",

@@ -65,6 +65,9 @@ class Always:
     def is_aborted(self) -> bool:
         return False
 
+    def needs_new_connection(self) -> bool:
+        return False
+
     def prepared(self) -> None:
         """Do nothing."""
 

@@ -26,10 +26,14 @@ def hub() -> Iterator[Hub]:
 
 
 class Watcher:
-    """Allows a request until `is_ending`, and aborts it after `is_over`."""
+    """Allows a request until `is_ending`, and aborts it after `is_over`.
+
+    It uses no open connection after `is_wary`.
+    """
 
     is_ending = False
     is_over = False
+    is_wary = False
     times_prepared = 0
 
     def may_send(self) -> bool:
@@ -37,6 +41,9 @@ class Watcher:
 
     def is_aborted(self) -> bool:
         return self.is_over
+
+    def needs_new_connection(self) -> bool:
+        return self.is_wary
 
     def prepared(self) -> None:
         self.times_prepared += 1
@@ -56,15 +63,19 @@ class Connection:
 
 
 class Exchange:
-    """One request through kombu's client, and its answers."""
+    """Requests through kombu's client, and their answers."""
 
     def __init__(self, hub: Hub, proxy: FaultProxy, patience: float = 60.0) -> None:
         self.hub, self.client, self.watcher = hub, Client(hub), Watcher()
         self.answers: list[Any] = []
+        self._proxy, self._patience = proxy, patience
+        self.send()
+
+    def send(self) -> None:
         connection = Connection(self.client)
-        view = sending_for(connection, self.watcher, patience=patience)
+        view = sending_for(connection, self.watcher, patience=self._patience)
         assert connection.has(self.client)
-        request = Request(proxy.url, method="POST", body=b"{}", on_ready=self._note)
+        request = Request(self._proxy.url, method="POST", body=b"{}", on_ready=self._note)
         request.headers["X-Amz-Target"] = "AmazonSQS.ListQueues"
         request.headers["Content-Type"] = "application/x-amz-json-1.0"
         view.send(request)
@@ -96,6 +107,20 @@ def test_a_request_is_sent_in_the_next_tick_unless_the_worker_is_ending_by_then(
     assert [error is None for error in exchange.answers] == [is_sent]
     assert len(proxy.calls("ListQueues")) == is_sent
     assert exchange.watcher.times_prepared == 1
+
+
+@pytest.mark.oldest
+@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
+def test_a_request_after_one_that_was_not_answered_uses_a_new_connection(
+    hub: Hub, proxy: FaultProxy
+) -> None:
+    exchange = Exchange(hub, proxy)
+    exchange.tick_until(lambda: exchange.answers)
+    proxy.forget_connections()
+    exchange.watcher.is_wary = True
+    exchange.send()
+    exchange.tick_until(lambda: len(exchange.answers) == 2)
+    assert exchange.answers == [None, None]
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")

@@ -74,6 +74,17 @@ def test_a_poll_without_an_answer_is_given_up_ten_seconds_after_its_time_and_abo
     assert watch.unanswered == 1
 
 
+def test_a_poll_uses_no_connection_that_may_be_dead(watch: Watch) -> None:
+    watch.sent.send()
+    watch.look(1.0, 32)
+    again = watch.polls.sent[1]
+    again.send()
+    assert [each.option("FRESH_CONNECT") for each in (watch.sent, again)] == [False, True]
+    assert again.option("MAXAGE_CONN") == 10
+    again.answer({"Messages": []})
+    assert not watch.polled.any_unanswered
+
+
 def test_time_during_which_a_task_blocks_the_event_loop_does_not_count(watch: Watch) -> None:
     watch.sent.send()
     watch.look(300.0, 10)

@@ -87,9 +87,13 @@ class SentPoll:
 
     def is_aborted(self) -> bool:
         """Return whether curl must end it without an answer."""
+        return bool(self.option("XFERINFOFUNCTION")(0, 0, 0, 0))
+
+    def option(self, name: str) -> Any:
+        """Return an option that it was sent with."""
         import pycurl
 
-        return bool(self._curl.options[pycurl.XFERINFOFUNCTION](0, 0, 0, 0))
+        return self._curl.options[getattr(pycurl, name)]
 
     def answer(self, answer: Any) -> None:
         """Answer it as kombu does."""
