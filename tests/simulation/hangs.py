@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: How often a call hangs.
 RATE = 0.004
+#: The same for a call that repeats one that failed.
+RATE_AGAIN = 0.2
 #: For how long, in visibility timeouts, if its answer comes after all.
 LASTS = (0.3, 0.8, 1.5, 4.0)
 
@@ -38,23 +40,32 @@ class Hangs:
     def __init__(self, world: World, seed: str) -> None:
         self._world = world
         self._random = random.Random(f"{seed} hangs")
-        self._hung: set[str] = set()
+        #: Until when a worker uses connections that a firewall has forgotten.
+        self._forgotten: dict[str, float] = {}
 
     def draw(self, worker: str, call: Call) -> Hang | None:
         """Return how a call hangs, or None for most."""
         world = self._world
-        hung_before = worker in self._hung
-        self._hung.discard(worker)
         is_spared = world.profile.is_calm and (
-            hung_before or _may_cost_a_lease(call) or (world.is_apart and self._is_late(call))
+            _may_cost_a_lease(call) or (world.is_apart and self._is_late(call))
         )
-        if world.is_over or is_spared or self._random.random() >= RATE:
+        if world.is_over or is_spared:
             return None
-        self._hung.add(worker)
+        timeout = world.profile.call_timeout
+        if world.clock() < self._forgotten.get(worker, 0.0):
+            return Hang(there=math.inf, fails_after=timeout)
+        is_again = any(entry.lease.attempts == 1 for entry in call.entries)
+        if self._random.random() >= (RATE_AGAIN if is_again else RATE):
+            return None
         # The call is repeated once it is given up.
         world.tally.visibility_bound += 1
         seconds = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
         chance = self._random.random()
+        if chance < 0.2:
+            world.disturb(worker, "its connections are forgotten")
+            # The first call that fails shows it, and the next one uses a new connection.
+            self._forgotten[worker] = world.clock() + timeout
+            return Hang(there=math.inf, fails_after=timeout)
         if chance < 0.4:
             world.disturb(worker, "a call is never answered")
             return Hang(there=math.inf)
@@ -75,7 +86,8 @@ class Hangs:
 
 
 def _may_cost_a_lease(call: Call) -> bool:
-    """Return whether another fault, before or after this one, may make a lease expire."""
+    """Return whether a lease may expire if this call and the next one hang."""
     leases = [entry.lease for entry in call.entries]
     threshold = min(lease.terms.threshold for lease in leases)
-    return any(lease.attempts for lease in leases) or call_patience(threshold) > 0.65 * threshold
+    is_short = call_patience(threshold) > 0.34 * threshold
+    return is_short or any(lease.attempts > 1 for lease in leases)
