@@ -113,7 +113,7 @@ class LeasedRequest(Request):
         return (
             lease.is_in_order
             and bool(self.task.acks_late)
-            and not self.task.name.startswith(_CELERYS_OWN)
+            and not (lease.task or "").startswith(_CELERYS_OWN)
             and heartbeat.rules.releases_retries(lease)
         )
 
