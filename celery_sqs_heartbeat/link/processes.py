@@ -11,9 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterable
 
 from celery_sqs_heartbeat.link.readable import wait_readable
+
+#: How often `WatchedProcess.wait` looks, in seconds.
+_LOOK_SECONDS = 0.02
 
 
 class WatchedProcess:
@@ -66,6 +70,11 @@ class WatchedProcess:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
             else:
                 os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        while not self.has_ended:
+            time.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
         """Stop watching it."""

@@ -73,6 +73,23 @@ class AckHandler:
             heartbeat.keeper.let_expire(delivery_tag, KEPT)
         heartbeat.settled.note(delivery_tag)
 
+    def give_up(self, delivery_tag: str, error: Exception) -> None:
+        """Release a message that can't be delivered, like that of a failed task.
+
+        If its task may have started, the message is left to its visibility timeout.
+        """
+        lease = self._heartbeat.keeper.find(delivery_tag)
+        request = self._heartbeat.requests.get(lease.key) if lease is not None else None
+        if request is not None:
+            request.give_up(error)
+        else:
+            failure = TaskFailure(exception=type(error), is_undeliverable=True)
+            self.reject(delivery_tag, requeue=True, failure=failure)
+            self.forget_settled(delivery_tag)
+        if self._kombu.takes_slot(delivery_tag):
+            # Otherwise it would keep its prefetch slot indefinitely.
+            self._kombu.free_slot(delivery_tag)
+
     def restore(self, delivery_tag: str) -> bool:
         """Release an unsettled message of a closed consumer, unless its task continues."""
         heartbeat = self._heartbeat

@@ -14,7 +14,6 @@ from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.broken_worker import BrokenWorkerDetector
 from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
@@ -53,7 +52,8 @@ class Heartbeat:
         curl_working: Is held while that client's curl works, and until the messages it received
             are leased. Signals are handled after that.
         arriving: The receipt handles of the leased messages that are being delivered.
-        broken_worker: Detects whether the worker is broken.
+        check_pool: Is called with the error of a task that could not be given to the pool, and ends
+            the worker if its pool takes no task at all.
         start_queues: Returns the names of the queues with which the worker starts.
         check_names: Warns about settings for unknown queues. Its argument is a function that
             returns whether SQS has a queue of a name.
@@ -89,7 +89,7 @@ class Heartbeat:
     http_client: Any = None
     curl_working: SignalSafeLock = field(default_factory=SignalSafeLock)
     arriving: set[str] = field(default_factory=set, repr=False)
-    broken_worker: BrokenWorkerDetector = field(default_factory=BrokenWorkerDetector)
+    check_pool: Callable[[Exception], object] = lambda error: None
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
     refuse: Callable[[SqsHeartbeatError], object] = bool

@@ -48,7 +48,10 @@ class Channel(SQS.Channel):
         kombu = KombuChannel(self)
         open_polls = OpenPolls(heartbeat=heartbeat)
         receives = PollPlanner(kombu=kombu, heartbeat=heartbeat)
-        intake = PollResponseHandler(kombu=kombu, heartbeat=heartbeat, receives=receives)
+        self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        intake = PollResponseHandler(
+            kombu=kombu, heartbeat=heartbeat, receives=receives, acks=self._acks
+        )
         self._kombu = kombu
         self._has_inline_acks = heartbeat.settings.has_inline_acks()
         self._room = Backpressure(heartbeat=heartbeat)
@@ -57,7 +60,6 @@ class Channel(SQS.Channel):
         self._schedule = Schedule(
             kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
         )
-        self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
         self._blocking_schedule = BlockingSchedule(
             kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
         )

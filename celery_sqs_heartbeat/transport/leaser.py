@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, DUE_LATER
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.answers import Message
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
@@ -37,9 +38,10 @@ _NOT_STARTED = {
 class Leaser:
     """Begins the leases on the messages that a channel receives."""
 
-    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, acks: AckHandler) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
+        self._acks = acks
         self._far_etas = EtaParking(queues=heartbeat.queues, once=heartbeat.once)
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
@@ -49,6 +51,7 @@ class Leaser:
         must deliver them after it.
         """
         fresh: list[tuple[Message, Payload]] = []
+        undecodable: dict[str, Exception] = {}
         cut = SkippedGroups()
         with self._heartbeat.keeper.gathering():
             for message in messages:
@@ -57,10 +60,12 @@ class Leaser:
                     headers = payload.get("headers") or {}
                     task, task_id = headers.get("task"), headers.get("id")
                     receipt = self.lease(poll, message, task=task, task_id=task_id)
-                except Exception:
+                except Exception as error:
                     # kombu before 5.7 fails on a body that is not its own JSON.
                     log_undeliverable(poll.queue, message.get("MessageId"))
                     cut.cut(message)
+                    if self.lease(poll, message) is ReceivedAs.NEW:
+                        undecodable[message["ReceiptHandle"]] = error
                     continue
                 if receipt is ReceivedAs.NEW:
                     if not cut.takes(message):
@@ -78,6 +83,8 @@ class Leaser:
                     _NOT_STARTED[receipt],
                 )
             cut.release(self._heartbeat.keeper)
+            for tag in reversed(undecodable):
+                self._acks.give_up(tag, undecodable[tag])
             return [payload for message, payload in fresh if not self._is_put_off(message, payload)]
 
     def keep_ours(self, poll: Poll, payloads: Iterable[Payload]) -> list[Payload]:

@@ -33,14 +33,15 @@ class Watch:
     of anything.
 
     Attributes:
-        is_acked: Whether its ack is on its way to the channel, where kombu itself deletes it.
+        is_settling: Whether its ack is on its way to the channel, where kombu itself deletes it, or
+            its release waits for the death of a process.
     """
 
     def __init__(self, gone: deque[Watch], request: object, lease: Lease, message: Any) -> None:
         self.lease = lease
         self.tag = str(message.delivery_tag)
         self.channel = message.channel
-        self.is_acked = False
+        self.is_settling = False
         self._gone = gone
         self._request: weakref.ref[Any] | None = weakref.ref(request, self.end)
         self._job: weakref.ref[Any] | None = None
@@ -146,7 +147,7 @@ class OrphanedMessages:
         return (
             lease is watch.lease
             and lease.goal is Goal.HOLD
-            and not watch.is_acked
+            and not watch.is_settling
             # Unless another request of the same lease will settle it.
             and all(other.lease is not lease for other in list(self._watches))
         )

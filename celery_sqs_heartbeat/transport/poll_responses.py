@@ -9,6 +9,7 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.answers import Message, log_unreadable, readable
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.deliverer import Deliverer
@@ -24,12 +25,19 @@ logger = get_logger(__name__)
 class PollResponseHandler:
     """Handles the answers to a channel's polls: leases the messages, then delivers them."""
 
-    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: PollPlanner) -> None:
+    def __init__(
+        self,
+        *,
+        kombu: KombuChannel,
+        heartbeat: Heartbeat,
+        receives: PollPlanner,
+        acks: AckHandler,
+    ) -> None:
         self._heartbeat = heartbeat
         self._keeper = heartbeat.keeper
         self._receives = receives
-        self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat)
-        self._deliverer = Deliverer(kombu=kombu, heartbeat=heartbeat)
+        self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat, acks=acks)
+        self._deliverer = Deliverer(kombu=kombu, heartbeat=heartbeat, acks=acks)
 
     def take(self, poll: Poll, answer: Any, *, deliver: Callable[[Payload], object] | None) -> int:
         """Lease and deliver the messages of a poll. Return how many there were.

@@ -6,13 +6,7 @@ from typing import Any, Protocol
 
 
 class LeasedRequestProtocol(Protocol):
-    """A request whose message has a lease.
-
-    Attributes:
-        failed_before_pool: Whether Celery failed on it before it asked the pool to run it.
-    """
-
-    failed_before_pool: bool
+    """A request whose message has a lease."""
 
     def has_started(self) -> bool:
         """Return whether the pool has reported that it runs the task."""
@@ -40,6 +34,9 @@ class LeasedRequestProtocol(Protocol):
 
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task if it runs and the message is still not ours."""
+
+    def give_up(self, error: Exception) -> object:
+        """Release its message because the task can't be started, unless it may have started."""
 
     def release(self, cause: str) -> None:
         """Release the message."""

@@ -10,10 +10,10 @@ logger = get_logger(__name__)
 
 
 def log_undeliverable(queue: str, message_id: Any) -> None:
-    """Log the error that is being handled, for a message that stays at SQS."""
+    """Log the error that is being handled, for a message that is given up."""
     logger.exception(
-        "sqs-heartbeat: message %s of %s can't be delivered: it is left in the queue and becomes "
-        "visible again when its visibility timeout ends",
+        "sqs-heartbeat: message %s of %s can't be delivered, and is released like that of a "
+        "failed task",
         message_id,
         queue,
     )

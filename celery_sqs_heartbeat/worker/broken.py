@@ -1,4 +1,4 @@
-"""Ends a broken worker."""
+"""Recognizes a broken worker, and ends it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ from typing import Any
 
 from celery.platforms import EX_FAILURE
 from celery.worker import state
+
+
+def do_nothing(*_: Any) -> None:
+    """Do nothing, in the pool."""
+
+
+def takes_jobs(pool: Any) -> bool:
+    """Return whether a pool takes a job that has nothing to do.
+
+    If it does, another job that it does not take is at fault itself.
+    """
+    try:
+        pool.apply_async(do_nothing, ("sqs-heartbeat", "check"), callback=do_nothing)
+    except Exception:
+        return False
+    return True
 
 
 def end_worker(hub: Any, error: Exception) -> None:

@@ -15,6 +15,7 @@ from billiard.einfo import ExceptionInfo
 from celery.worker import state
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 from celery_sqs_heartbeat.worker.ends import ENDS_WORKER, Failure, failure_of, is_for_pool
 from celery_sqs_heartbeat.worker.pools import takes_no_more
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
@@ -72,6 +73,22 @@ def follow_jobs(pool: Any) -> None:
         return job
 
     pool.on_apply = on_apply
+
+
+def keep_undecodable(consumer: Any, keeper: Keeper) -> None:
+    """Have messages that can't be decoded end in the dead-letter queue, if they have one.
+
+    Celery acks such a message, because most brokers would deliver it again and again.
+    """
+    give_up = consumer.on_decode_error
+
+    def on_decode_error(message: Any, error: Exception) -> None:
+        lease = keeper.find(str(message.delivery_tag))
+        if lease is not None and lease.max_receive_count is not None:
+            message.ack = message.reject
+        give_up(message, error)
+
+    consumer.on_decode_error = on_decode_error
 
 
 def _leased_request(callbacks: Mapping[str, Any]) -> LeasedRequest | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
-from celery_sqs_heartbeat.worker.broken import end_worker
+from celery_sqs_heartbeat.worker.broken import end_worker, takes_jobs
 from celery_sqs_heartbeat.worker.children import note_worker
 from celery_sqs_heartbeat.worker.ending import (
     end_polls,
@@ -32,7 +33,7 @@ from celery_sqs_heartbeat.worker.ending import (
     release_all,
     release_unstarted,
 )
-from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run
+from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, keep_undecodable
 from celery_sqs_heartbeat.worker.handlers import (
     let_handlers_call_soon,
     put_off_signals,
@@ -41,7 +42,11 @@ from celery_sqs_heartbeat.worker.handlers import (
 from celery_sqs_heartbeat.worker.jobs import JobThread, run_beside
 from celery_sqs_heartbeat.worker.last_receives import stop_after_last_receives
 from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler
-from celery_sqs_heartbeat.worker.pools import keep_running_jobs_on_flush, make_shutdown_reentrant
+from celery_sqs_heartbeat.worker.pools import (
+    keep_running_jobs_on_flush,
+    make_shutdown_reentrant,
+    scaling_fault,
+)
 from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.retrying import release_retries
@@ -54,6 +59,8 @@ from celery_sqs_heartbeat.worker.settings import (
 )
 from celery_sqs_heartbeat.worker.telemetry import new_otel, require_otel
 from celery_sqs_heartbeat.worker.worker_keeper import WorkerKeeper
+
+logger = logging.getLogger(__name__)
 
 
 class WorkerHeartbeat:
@@ -92,6 +99,8 @@ class WorkerHeartbeat:
 
     def start(self, parent: Any) -> None:
         """Connect the worker to its keeper, and have the keeper end with the worker."""
+        if fault := scaling_fault(parent):
+            refuse_start(parent.app, WorkerConfigurationError([fault]))
         self._restore_retries = release_retries()
         self._heartbeat.hub = parent.hub
         self._heartbeat.has_processes = parent.pool.uses_semaphore
@@ -101,7 +110,7 @@ class WorkerHeartbeat:
             warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues
         )
         self._heartbeat.refuse = partial(refuse_start, parent.app)
-        self._heartbeat.broken_worker.end = partial(self._end_broken, parent)
+        self._heartbeat.check_pool = partial(self._check_pool, parent)
         if self._otel is not None:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
             self._otel.watch(self._linked, journal, self._heartbeat.polled)
@@ -112,6 +121,7 @@ class WorkerHeartbeat:
         orphaned.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
         orphaned.start(lambda call: parent.consumer.call_soon(call))
         follow_jobs(parent.pool)
+        keep_undecodable(parent.consumer, self._keeper)
         keep_running_jobs_on_flush(parent.pool)
         guarded = (self._keeper, self._heartbeat.curl_working)
         release_before_soft_shutdown(parent, guarded, lambda: self.close(parent))
@@ -133,8 +143,16 @@ class WorkerHeartbeat:
         if self._otel is not None:
             self._otel(event)
 
-    def _end_broken(self, parent: Any, error: Exception) -> None:
-        """Stop receiving, and end a broken worker."""
+    def _check_pool(self, parent: Any, error: Exception) -> None:
+        """End the worker if its pool takes no jobs."""
+        if takes_jobs(parent.pool):
+            return
+        logger.critical(
+            "sqs-heartbeat: the pool takes no tasks: the worker is broken (%s: %s). It releases "
+            "the messages it has not started, and exits",
+            type(error).__name__,
+            error,
+        )
         self._end_polls()
         end_worker(parent.hub, error)
 

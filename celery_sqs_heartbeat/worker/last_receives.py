@@ -35,7 +35,8 @@ def stop_after_last_receives(
 
     def start_and_stop(in_sighandler: bool = False, **kwargs: Any) -> None:
         is_warm = state.should_stop is not None and state.should_stop is not False
-        if is_warm and not in_sighandler and not heartbeat.broken_worker.is_found:
+        # It ends already if its pool takes no tasks.
+        if is_warm and not in_sighandler and not heartbeat.is_ending:
             end_polls()
             _start_last_receives(heartbeat, parent)
         stop(in_sighandler, **kwargs)

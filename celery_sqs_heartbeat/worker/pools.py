@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from celery.worker.autoscale import Autoscaler
+
 
 def make_shutdown_reentrant(pool: Any) -> None:
     """Let a signal handler stop a threads pool, whatever the signal interrupted.
@@ -16,6 +18,25 @@ def make_shutdown_reentrant(pool: Any) -> None:
     executor = getattr(pool, "executor", None)
     if executor is not None:
         executor._shutdown_lock = threading.RLock()
+
+
+def scaling_fault(worker: Any) -> str | None:
+    """Return why a worker can't scale its pool as it should, or None.
+
+    Celery would find that out from the first message that needs another thread, and again from each
+    one after it.
+    """
+    scaler = worker.autoscaler
+    if type(scaler) is not Autoscaler or hasattr(worker.pool, "grow"):
+        return None
+    most, least = scaler.max_concurrency, scaler.min_concurrency
+    if most == least:
+        return None
+    pool = type(worker.pool).__module__.rpartition(".")[2]
+    return (
+        f"--autoscale: must not be given for pool {pool!r}, which can't grow, and it is "
+        f"{most},{least}: use --concurrency, or pool prefork, gevent or eventlet"
+    )
 
 
 def takes_no_more(pool: Any) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from billiard.einfo import ExceptionWithTraceback
 from celery import Celery
-from celery.exceptions import Reject, TimeLimitExceeded
+from celery.exceptions import InvalidTaskError, Reject, TimeLimitExceeded
 from kombu.utils.encoding import safe_repr, safe_str
 from kombu.utils.imports import symbol_by_name
 
@@ -25,9 +27,11 @@ from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo
+from celery_sqs_heartbeat.link.processes import WatchedProcess
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.orphaned_messages import Watch
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
+from celery_sqs_heartbeat.worker.jobs import run_beside
 from celery_sqs_heartbeat.worker.pools import will_run
 from celery_sqs_heartbeat.worker.retrying import ReleasedRetry, mark_request
 from celery_sqs_heartbeat.worker.starts import guarded
@@ -60,7 +64,29 @@ def task_failure_of(exc_info: Any) -> TaskFailure:
     return TaskFailure(exception=exception, is_wanted=True, delay=error.delay, reason=reason)
 
 
-_STARTED = "given to the pool"
+def check_contents(time_limits: Any, kwargs: Any) -> None:
+    """Check what a message says about its task, beyond what Celery checks itself.
+
+    A pool of processes uses time limits when the task has begun, and an error would end the worker.
+    Without keyword arguments that are any, Celery runs no task, and acks the message.
+
+    Raises:
+        InvalidTaskError: Something is wrong. Celery logs that and rejects the message.
+    """
+    try:
+        _, _ = time_limits
+        is_valid = all(
+            limit is None or (isinstance(limit, int | float) and float(limit) >= 0)
+            for limit in time_limits
+        )
+    except (TypeError, ValueError, OverflowError):
+        is_valid = False
+    if not is_valid:
+        raise InvalidTaskError(f"invalid timelimit value {safe_repr(time_limits)}")
+    if not isinstance(kwargs, Mapping):
+        raise InvalidTaskError("Task keyword arguments must be a mapping")
+
+
 #: How the names of Celery's own tasks begin.
 _CELERYS_OWN = "celery."
 #: What may happen to a request that waits for the pool.
@@ -76,9 +102,6 @@ class LeasedRequest(Request):
     _is_killed = False
     #: Celery itself has stopped the task, or is about to.
     is_stopped = False
-    #: Celery failed to check whether the task is revoked, for example because its result backend
-    #: is down.
-    failed_before_pool = False
     _has_failed = False
     _failure = UNKNOWN
     _has_begun = False
@@ -86,6 +109,9 @@ class LeasedRequest(Request):
     #: A retry of the task releases its message.
     _retries_are_releases = False
     _job: ref[Any] | None = None
+    #: The process that the pool kills because the task has exceeded its time limit.
+    _dying: WatchedProcess | None = None
+    _awaits_death = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Guard task starts in subclasses, too: Celery derives one for each task."""
@@ -95,6 +121,7 @@ class LeasedRequest(Request):
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
+        check_contents(self.time_limits, self.kwargs)
         self._heartbeat = bound()
         if self._heartbeat is not None:
             self._lease = self._heartbeat.keeper.find(message.delivery_tag)
@@ -130,11 +157,7 @@ class LeasedRequest(Request):
         """Return whether the task must not start: it is revoked, or its message is not ours."""
         if self.is_not_ours():
             return True
-        try:
-            return bool(super().revoked())
-        except Exception:
-            self.failed_before_pool = True
-            raise
+        return bool(super().revoked())
 
     def is_not_ours(self) -> bool:
         """Return whether the task must not start because its message is no longer ours; log it."""
@@ -289,7 +312,7 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.settled.ack(self._lease, self._tag)
         if self._watch is not None:
-            self._watch.is_acked = True
+            self._watch.is_settling = True
         super().acknowledge()
 
     def reject(self, requeue: bool = False) -> None:
@@ -297,13 +320,35 @@ class LeasedRequest(Request):
 
         The message of a failed task is released. The channel can't tell it from a message that
         was rejected on purpose.
+
+        The message of a task that has exceeded its time limit is rejected when its process is dead.
         """
+        if self._dying is not None and not self._dying.has_ended and not self.acknowledged:
+            if not self._awaits_death:
+                self._awaits_death = True
+                reject = partial(self._reject_at_death, self._dying, requeue)
+                run_beside(reject, name="sqs-heartbeat-death")
+            return
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             requeued = requeue or self._has_failed
             self.message.channel.reject(self._tag, requeue=requeued, failure=self._failure)
             # Even without a lease: kombu would delete a message that must become visible again.
             self._heartbeat.settled.note(self._tag)
         super().reject(requeue=requeue)
+
+    def _reject_at_death(self, process: WatchedProcess, requeue: bool) -> None:
+        if self._watch is not None:
+            # The pool forgets the job long before that.
+            self._watch.is_settling = True
+        process.wait()
+        process.close()
+        self.reject(requeue=requeue)
+
+    def _note_overdue(self) -> None:
+        """Note that the pool is about to kill the process, which may ignore a first signal."""
+        has_process = self._heartbeat is not None and self._heartbeat.has_processes
+        if has_process and self._lease is not None and self._dying is None and self.worker_pid:
+            self._dying = WatchedProcess(self.worker_pid)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
         """Cancel the task as Celery does. Its message is released when the task has ended."""
@@ -338,35 +383,40 @@ class LeasedRequest(Request):
         if self._watch is not None:
             self._watch.end()
 
-    def let_expire(self) -> bool:
-        """Stop extending the message: it becomes visible again when its visibility timeout ends.
+    def give_up(self, error: Exception, *, is_refused: bool = False) -> str:
+        """Release the message like that of a failed task, because its task can't be started.
 
-        Return False if the message is not held, or already settled.
+        If it may have started, the message is left to its visibility timeout. Return what happens
+        to the message, for the log; nothing if it is not held, or already settled.
+
+        Args:
+            is_refused: Whether the pool did not take the task. Otherwise, a strategy of its own may
+                have given it to the pool before the error.
         """
         if self._heartbeat is None or self.acknowledged or not self.is_held():
-            return False
-        self._heartbeat.keeper.let_expire(self._tag, UNSETTLED)
+            return ""
+        has_started = self._has_begun if is_refused else self.has_started()
+        if has_started or self._job is not None or not self.withdraw():
+            self._heartbeat.keeper.let_expire(self._tag, UNSETTLED)
+            what = ": its message becomes visible again when its visibility timeout ends"
+        else:
+            failure = TaskFailure(exception=type(error), is_undeliverable=True)
+            self.message.channel.reject(self._tag, requeue=True, failure=failure)
+            what = ": its message is released like that of a failed task"
         # Otherwise the message would keep its prefetch slot indefinitely.
         self.message.channel.qos.ack(self._tag)
-        return True
+        return what
 
-    def note_failed_start(self, error: Exception) -> None:
-        """Note that the pool could not take the task. After several, the worker is broken."""
-        if self.failed_before_pool:
-            return
+    def check_pool(self, error: Exception) -> None:
+        """End the worker if its pool, which did not take this task, takes no other either."""
         if self._heartbeat is not None and not self._heartbeat.is_ending:
-            key = self.id if self._lease is None else self._lease.key
-            self._heartbeat.broken_worker.failed(_STARTED, key, error)
-
-    def note_start(self) -> None:
-        """Note that the pool has taken the task."""
-        if self._heartbeat is not None:
-            self._heartbeat.broken_worker.worked(_STARTED)
+            self._heartbeat.check_pool(error)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Handle a time limit as Celery does."""
         if not soft:
             self._failure = TaskFailure(exception=TimeLimitExceeded)
+            self._note_overdue()
         try:
             super().on_timeout(soft, timeout)
         except Exception:
@@ -418,6 +468,9 @@ class LeasedRequest(Request):
         error = error_of(exc_info)
         self._has_failed = not isinstance(error, Reject)
         self._failure = task_failure_of(exc_info)
+        if isinstance(error, TimeLimitExceeded) and not kwargs.get("return_ok"):
+            # The pool's own error, not one that the task has raised.
+            self._note_overdue()
         if (wait := self._asked_retry()) is not None:
             self._failure = replace(self._failure, delay=wait)
         try:

@@ -72,6 +72,12 @@ if "PROJ_QUIT" in os.environ:
     quit_during(os.environ["PROJ_QUIT_DURING"], Path(os.environ["PROJ_QUIT"]))
 
 
+if "PROJ_KILL_LATE" in os.environ:
+    from tests.support.insides import kill_late
+
+    kill_late(float(os.environ["PROJ_KILL_LATE"]))
+
+
 def note(what: str, key: str) -> None:
     line = json.dumps({"what": what, "key": key, "at": time.monotonic(), "pid": os.getpid()})
     with open(os.environ["PROJ_LEDGER"], "a") as ledger:
@@ -106,6 +112,17 @@ def note_stalls(**_: Any) -> None:
     """Write down when the main process stalled."""
     if "PROJ_LEDGER" in os.environ:
         StallWatch(lambda stall: note("stall", str(stall.seconds))).start()
+
+
+@signals.worker_ready.connect
+def lose_threads(sender: Any, **_: Any) -> None:
+    """Break a pool of threads as a limit of the system does."""
+
+    def submit(*_: Any, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if "PROJ_NO_THREADS" in os.environ:
+        sender.pool.executor.submit = submit
 
 
 @lease_lost.connect
@@ -191,6 +208,13 @@ def reject(key: str, requeue: bool) -> None:
 def overrun(key: str) -> None:
     note("start", key)
     time.sleep(30)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def ignore_signals(key: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note("start", key)
+    wait_to_end(key)
 
 
 @app.task(bind=True, reject_on_worker_lost=True)

@@ -31,6 +31,13 @@ def handles(scene: Scene) -> list[str]:
     ]
 
 
+def deleted(scene: Scene) -> set[str]:
+    """Return the ids of the messages whose delete was requested."""
+    ids = dict(zip(handles(scene), receives(scene), strict=True))
+    calls = _of_queue(scene, "DeleteMessageBatch")
+    return {ids[entry["ReceiptHandle"]] for call in calls for entry in call.entries}
+
+
 def asked_of_receives(scene: Scene) -> set[int | None]:
     """Return the visibility timeouts that receives requested. None is the queue's."""
     return {call.body.get("VisibilityTimeout") for call in _of_queue(scene, "ReceiveMessage")}

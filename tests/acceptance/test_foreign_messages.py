@@ -2,79 +2,80 @@
 
 from __future__ import annotations
 
+import json
+import re
+import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
-from tests.acceptance.foreign import FOREIGN, LEFT, RUNS, task
-from tests.acceptance.orders import MODULE, wait_for_no_lease
-from tests.acceptance.record import handles, make_visible, receives, timeouts_asked
-from tests.acceptance.scene import LONG, Scene
+import pytest
+
+from tests.acceptance import foreign
+from tests.acceptance.record import deleted, receives
+from tests.acceptance.scene import LONG, STEADY, Scene
 
 NewScene = Callable[..., Scene]
-CONF = {"imports": [MODULE]}
+CONF: dict[str, Any] = {
+    "imports": [foreign.MODULE],
+    "task_acks_on_failure_or_timeout": False,
+}
 
 
-def send(scene: Scene, body: str) -> None:
-    scene.client.send_message(QueueUrl=scene.url, MessageBody=body)
+def send(scene: Scene, body: str) -> str:
+    """Send a message, in its own group; return its id."""
+    fifo = {"MessageGroupId": uuid.uuid4().hex, "MessageDeduplicationId": uuid.uuid4().hex}
+    sent = scene.client.send_message(
+        QueueUrl=scene.url, MessageBody=body, **(fifo if scene.is_fifo else {})
+    )
+    return str(sent["MessageId"])
 
 
-def test_the_worker_continues_after_a_foreign_message_and_holds_no_lease_on_it(
-    new_scene: NewScene,
+@pytest.mark.parametrize(
+    ("pool", "is_fifo"),
+    [("prefork", False), ("prefork", True), ("threads", False), ("solo", True), ("gevent", False)],
+)
+def test_malformed_messages_become_dead_letters_and_all_others_run(
+    new_scene: NewScene, pool: str, is_fifo: bool
 ) -> None:
-    scene = new_scene(attributes=LONG)
-    worker = scene.worker("-c", "1", conf=CONF)
-    for name, foreign in FOREIGN.items():
-        send(scene, foreign.body)
-        scene.send("work", f"after {name}")
-        # One by one: if a message breaks something, the next one shows it.
-        scene.wait_until(lambda name=name: f"after {name}" in scene.keys("end"))
-    runs = sum(foreign.becomes == RUNS for foreign in FOREIGN.values())
-    scene.wait_until(lambda: scene.keys("end").count("foreign") == runs)
-    wait_for_no_lease(scene)
-    left = sum(foreign.becomes == LEFT for foreign in FOREIGN.values())
-    # Hidden for the rest of their visibility timeout, by no extension.
-    assert scene.counts() == (0, left)
-    assert timeouts_asked(scene) == []
-    assert worker.logs().count("can't be ") == left
-    assert worker.process.exit_code is None
+    scene = new_scene(attributes=STEADY, max_receive_count=2, is_fifo=is_fifo)
+    worker = scene.worker("-c", "2", "-P", pool, conf=CONF)
+    odd: dict[str, str] = {}
+    good: set[str] = set()
+    for number, body in enumerate(foreign.malformed()):
+        odd[send(scene, body)] = body[:1_000]
+        if not number % 10:
+            good.add(send(scene, json.dumps(foreign.envelope())))
+    # What Celery has rejected stays hidden until its visibility timeout ends.
+    scene.wait_until_empty()
+    runs, gone = {*scene.keys("run")}, deleted(scene)
+    assert good <= gone & runs
+    # Some run although something about them is odd. Nothing else is deleted.
+    assert [odd[message_id] for message_id in gone - runs] == []
+    dead = len(odd) + len(good) - len(gone)
+    assert sum(scene.counts(scene.dead_letters)) == dead
+    logged = Counter(re.findall(r"message (\S+) of \S+ can't be delivered", worker.logs()))
+    assert logged <= Counter(receives(scene))
+    worker.kill("SIGTERM")
+    assert worker.wait_for_exit() == 0
 
 
 def test_a_task_that_can_not_be_started_takes_no_slot_and_does_not_end_the_worker(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes=LONG)
+    scene = new_scene(attributes=LONG, max_receive_count=1)
     worker = scene.worker("-c", "1", conf=CONF)
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     # One is started when the first ends, one by a timer.
     soon = (datetime.now(timezone.utc) + timedelta(seconds=1)).isoformat()
-    send(scene, task(timelimit=[1]))
-    send(scene, task(timelimit=[1], eta=soon))
+    send(scene, foreign.task(stamped_headers=5))
+    send(scene, foreign.task(stamped_headers=5, eta=soon))
     scene.wait_until(lambda: len(receives(scene)) == 3)
     scene.let_end("a")
     scene.send("work", "b")
     scene.wait_for_notes("end", 2)
-    wait_for_no_lease(scene)
-    assert scene.counts() == (0, 2)
-    assert worker.logs().count("can't be run") == 2
-
-
-def test_foreign_messages_and_unknown_tasks_end_in_the_dead_letter_queue(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene(max_receive_count=1, attributes=LONG)
-    scene.worker("-c", "1", conf=CONF)
-    bodies = [FOREIGN["text"].body, FOREIGN["JSON object"].body, FOREIGN["broken base64"].body]
-    for body in bodies:
-        send(scene, body)
-    scene.send("no_such_task")
-    scene.wait_until(lambda: len(handles(scene)) == 4)
-    wait_for_no_lease(scene)
-    for handle in handles(scene):
-        make_visible(scene, handle)
-    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 4)
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 2)
     scene.wait_until_empty()
-    wait_for_no_lease(scene)
-    assert timeouts_asked(scene) == []
-    scene.send("work", "after")
-    scene.wait_for_notes("end", 1)
+    assert worker.logs().count("can't be run") == 2

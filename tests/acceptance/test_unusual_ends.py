@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
+from tests.acceptance.record import CHANGE, DEAD_POLL
 from tests.acceptance.scene import LONG, Scene
+from tests.support.answers import Answer, Body
+from tests.support.faults import Forward
 
 NewScene = Callable[..., Scene]
 
@@ -46,6 +50,35 @@ def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
         [*ends, *ends, "acked", "acked too", "good 0", "good 1", "good 2"]
     )
     assert "nothing will settle" not in worker.logs()
+
+
+@pytest.mark.oldest
+def test_a_message_is_released_only_after_its_overdue_process_has_died(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    alive_at_releases: list[bool] = []
+
+    def note_processes(body: Body, forward: Forward) -> Answer:
+        if any(entry["VisibilityTimeout"] <= DEAD_POLL for entry in body["Entries"]):
+            alive_at_releases.extend(is_alive(note.pid) for note in scene.notes("start"))
+        return forward(body)
+
+    scene.proxy.rule(CHANGE, note_processes)
+    # As on a busy machine: longer than it takes to release a message.
+    worker = scene.worker("-c", "1", env={"PROJ_KILL_LATE": "2"})
+    scene.send("ignore_signals", "a", time_limit=2)
+    scene.wait_until(lambda: alive_at_releases)
+    assert alive_at_releases[0] is False
+    assert "nothing will settle" not in worker.logs()
+    scene.let_end("a")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.oldest

@@ -18,7 +18,7 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.observe.polled import DEAF_AFTER, DEAF_SECONDS
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -248,8 +248,8 @@ def test_the_rest_of_a_batch_is_leased_even_if_one_message_cannot_be_read(
     monkeypatch.setattr(client, "receive_message", damage)
     desk.drain_until(lambda: len(held) == 2)
     assert desk.batches()[0] > 1
-    assert len(desk.keeper) == 2
-    assert "can't be delivered: it is left in the queue" in caplog.text
+    assert sum(lease.goal is Goal.HOLD for lease in desk.keeper.leases()) == 2
+    assert "can't be delivered, and is released" in caplog.text
 
 
 def test_a_lease_counts_from_the_last_try_of_a_receive_that_boto3_repeats(
@@ -343,76 +343,25 @@ def test_a_message_received_again_after_its_task_succeeded_is_deleted_not_run(
     assert desk.counts() == (0, 0)
 
 
-def test_an_undeliverable_message_affects_no_others_and_leaves_no_lease(
+def test_undeliverable_messages_affect_no_others_and_are_released_after_growing_delays(
     desk: ChannelHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk.publish("good", "bad", "fine")
+    desk.publish("good", *(f"bad {number}" for number in range(4)), "fine")
 
     def take(message: Any) -> None:
-        if message.headers["id"] == "bad":
+        if message.headers["id"].startswith("bad"):
             raise LookupError
         message.ack()
 
     desk.consume(take)
-    desk.drain_until(lambda: sum(desk.batches()) == 3)
+    desk.drain_until(lambda: sum(desk.batches()) == 6)
     assert desk.keeper.flush(PATIENCE)
     assert len(desk.keeper) == 0
-    assert desk.counts() == (0, 1)
-    assert "can't be delivered: it is left in the queue" in caplog.text
-
-
-class Made:
-    """Stands for a request, to which the transport keeps a weak reference."""
-
-    def __init__(self, failed_before_pool: bool) -> None:
-        self.failed_before_pool = failed_before_pool
-
-
-def fail_with_requests(desk: ChannelHarness, made: list[Any], *, before_pool: bool) -> None:
-    """Publish eight messages. The consumer fails on each after its request was made."""
-    desk.publish(*(f"m{number}" for number in range(8)))
-
-    def fail_after_the_request(message: Any) -> None:
-        lease = desk.keeper.find(message.delivery_tag)
-        assert lease is not None
-        made.append(Made(before_pool))
-        desk.heartbeat.requests[lease.key] = made[-1]
-        raise LookupError
-
-    desk.consume(fail_after_the_request)
-
-
-def test_a_worker_that_can_no_longer_deliver_messages_ends_and_releases_the_rest(
-    desk: ChannelHarness,
-) -> None:
-    made: list[Any] = []
-    fail_with_requests(desk, made, before_pool=False)
-    with pytest.raises(LookupError):
-        desk.drain_polls(count=8)
-    assert desk.keeper.flush(PATIENCE)
-    assert len(desk.keeper) == 0
-    assert desk.counts() == (5, 3)
-
-
-def test_failures_of_celery_before_it_asks_the_pool_do_not_end_the_worker(
-    desk: ChannelHarness,
-) -> None:
-    made: list[Any] = []
-    fail_with_requests(desk, made, before_pool=True)
-    desk.drain_until(lambda: sum(desk.batches()) == 8)
-    assert len(made) == 8
-    assert desk.counts() == (0, 8)
-
-
-def test_bad_messages_without_a_request_do_not_end_the_worker(desk: ChannelHarness) -> None:
-    desk.publish(*(f"m{number}" for number in range(8)))
-
-    def fail_before_the_request(message: Any) -> None:
-        raise LookupError
-
-    desk.consume(fail_before_the_request)
-    desk.drain_until(lambda: sum(desk.batches()) == 8)
-    assert desk.counts() == (0, 8)
+    # Without a dead-letter queue, the first delay is a second.
+    calls = desk.proxy.calls("ChangeMessageVisibilityBatch")
+    delays = [entry["VisibilityTimeout"] for call in calls for entry in call.entries]
+    assert sum(delay <= 1 for delay in delays) >= 4
+    assert "can't be delivered, and is released" in caplog.text
 
 
 def test_undelivered_messages_are_released_after_a_connection_error(desk: ChannelHarness) -> None:

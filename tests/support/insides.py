@@ -6,13 +6,14 @@ Any release may rename them. So they are all here, and the tests use them only b
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import kombu.transport
 import pytest
-from billiard.pool import ApplyResult
+from billiard.pool import ApplyResult, TimeoutHandler
 from celery import _state
 from celery.worker.worker import WorkController
 
@@ -40,6 +41,17 @@ def forget_jobs(pool: Any) -> None:
     """Have Celery's pool of processes lose its jobs, as its own faults make it do."""
     for job in list(pool._pool._cache.values()):
         job.discard()
+
+
+def kill_late(seconds: float) -> None:
+    """Have pools of processes wait before they kill a process that exceeded its time limit."""
+    kill = TimeoutHandler._trywaitkill
+
+    def wait_and_kill(self: TimeoutHandler, process: Any) -> None:
+        time.sleep(seconds)
+        kill(self, process)
+
+    TimeoutHandler._trywaitkill = wait_and_kill
 
 
 def job_of_process(*, accepted: bool, write_to: object) -> Any:

@@ -115,7 +115,7 @@ def test_settled_messages_are_left_alone(settle: str) -> None:
 
 def test_an_ack_on_its_way_to_kombu_is_left_alone() -> None:
     scene, request = Scene(), Request()
-    scene.watch(request, scene.receive()).is_acked = True
+    scene.watch(request, scene.receive()).is_settling = True
     del request
     assert scene.look() == []
 

@@ -1,4 +1,4 @@
-"""A task that can't be passed to the pool takes no slot. Several different ones end the worker."""
+"""A task that can't be given to the pool takes no slot, and ends the worker only with its pool."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from celery.exceptions import TaskRevokedError
 from celery.worker.request import create_request_cls
-from kombu.exceptions import ChannelError
 
-from celery_sqs_heartbeat.transport.broken_worker import BrokenWorkerDetector
+from celery_sqs_heartbeat.worker.broken import takes_jobs
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import give_to_pool, job_of_process
 
@@ -27,14 +26,11 @@ class CelerysRequest:
     request_dict = body = content_type = content_encoding = None
     time_limits: Any = (None, None)
     is_revoked = False
-    error: Exception | None = None
 
     def __init__(self, key: str) -> None:
         self.id = self.task_id = key
 
     def revoked(self) -> bool:
-        if self.error is not None:
-            raise self.error
         return self.is_revoked
 
     def on_accepted(self, pid: Any, time_accepted: Any) -> None: ...
@@ -47,25 +43,22 @@ class CelerysRequest:
 class Unstartable(LeasedRequest, CelerysRequest):
     """A request of a worker with a heartbeat, whose task the pool does not take."""
 
-    def __init__(self, key: str, broken_worker: BrokenWorkerDetector, lease: Any = None) -> None:
+    def __init__(self, key: str, check: Callable[[Exception], object]) -> None:
         CelerysRequest.__init__(self, key)
-        self._lease = lease
-        self._heartbeat: Any = SimpleNamespace(broken_worker=broken_worker, is_ending=False)
+        self._heartbeat: Any = SimpleNamespace(check_pool=check, is_ending=False)
 
     def is_not_ours(self) -> bool:
         return False
 
-    def let_expire(self) -> bool:
-        return False
+    def give_up(self, error: Exception, *, is_refused: bool = False) -> str:
+        return ""
 
 
 class Worker:
     """Celery's worker and the class that it derives from ours, with a pool of the test."""
 
     def __init__(self, give: Give) -> None:
-        self.broken_worker = BrokenWorkerDetector()
-        self.ended: list[Exception] = []
-        self.broken_worker.end = self.ended.append
+        self.checked: list[Exception] = []
         self._pool = SimpleNamespace(
             apply_async=lambda trace, *, correlation_id, **options: give(correlation_id)
         )
@@ -74,8 +67,8 @@ class Worker:
         app = SimpleNamespace(use_fast_trace_task=False)
         return create_request_cls(base, TASK, self._pool, "here", None, app=app)
 
-    def request(self, key: str, *args: Any) -> Any:
-        return self.derived(Unstartable)(key, self.broken_worker, *args)
+    def request(self, key: str) -> Any:
+        return self.derived(Unstartable)(key, self.checked.append)
 
     def start(self, request: Any) -> bool:
         """Start a request's task; return whether its slot is free again."""
@@ -123,9 +116,8 @@ def test_a_request_whose_class_celery_does_not_derive_is_guarded_too() -> None:
     class Ours(Unstartable, OfItsOwnStrategy): ...
 
     worker = Worker(refusing(RuntimeError("the pool is broken")))
-    for key in "abc":
-        assert worker.start(Ours(key, worker.broken_worker))
-    assert len(worker.ended) == 1
+    assert worker.start(Ours("a", worker.checked.append))
+    assert [str(each) for each in worker.checked] == ["the pool is broken"]
 
 
 def test_a_revoked_task_is_refused_as_celery_refuses_it() -> None:
@@ -137,46 +129,10 @@ def test_a_revoked_task_is_refused_as_celery_refuses_it() -> None:
     assert worker.start(request)
 
 
-def test_a_pool_that_accepts_no_more_tasks_ends_the_worker() -> None:
-    def give(key: str) -> Any:
-        if key != "good":
-            raise RuntimeError("the pool is broken")
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_a_pool_that_takes_not_even_an_empty_job_is_broken(is_broken: bool) -> None:
+    def apply_async(*_: Any, **__: Any) -> None:
+        if is_broken:
+            raise RuntimeError("can't start new thread")
 
-    worker = Worker(give)
-    for key in ("a", "a", "a", "b", "good", "c", "d"):
-        worker.start(worker.request(key))
-    assert worker.ended == []
-    worker.start(worker.request("e"))
-    (error,) = worker.ended
-    assert str(error) == "the pool is broken"
-
-
-def test_one_message_that_always_fails_ends_no_worker() -> None:
-    worker = Worker(refusing(RuntimeError("a time limit that is none")))
-    # Each receive makes a new request, and a retry has another task id.
-    for key in "abcdef":
-        worker.start(worker.request(key, SimpleNamespace(key=("q", "m"))))
-    assert worker.ended == []
-
-
-@pytest.mark.parametrize(
-    "error", [ConnectionRefusedError("no backend"), ChannelError("no channel")]
-)
-def test_a_lost_connection_does_not_make_a_worker_broken(error: Exception) -> None:
-    worker = Worker(refusing(error))
-    for key in range(9):
-        worker.start(worker.request(str(key)))
-    assert worker.ended == []
-
-
-def test_a_result_backend_that_is_down_does_not_make_a_worker_broken() -> None:
-    worker = Worker(refusing(RuntimeError("the pool is broken")))
-    for key in range(9):
-        request = worker.request(str(key))
-        # For example for an expired task, which must be reported to the backend.
-        request.error = LookupError("the table of results is gone")
-        worker.start(request)
-    assert worker.ended == []
-    for key in range(3):
-        worker.start(worker.request(str(key)))
-    assert [str(each) for each in worker.ended] == ["the pool is broken"]
+    assert takes_jobs(SimpleNamespace(apply_async=apply_async)) is not is_broken

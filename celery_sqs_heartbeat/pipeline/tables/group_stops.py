@@ -12,7 +12,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.events import DUE_LATER
+from celery_sqs_heartbeat.leases.events import DUE_LATER, UNDELIVERABLE
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, PARTITION
 from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
@@ -80,8 +80,7 @@ def _is_stop() -> Column:
     cause = F.coalesce("cause", F.lit(""))
     has_failed = (
         F.col("started").isNotNull()
-        | cause.isin(*ENDED_RELEASES)
-        # A message that can't be delivered is left to its timeout.
+        | cause.isin(*ENDED_RELEASES, UNDELIVERABLE)
         | (F.col("ended_as") == "lapsed")
     )
     return F.col("ended_as").isin(*FRUITLESS) & has_failed & ~cause.isin(*_ORDERLY)
