@@ -41,6 +41,7 @@ class _Request:
     time_start = None
 
     def __init__(self, message: Any) -> None:
+        self.time_limits, self.kwargs = (None, None), {}
         self.message = message
         self.id = self.name = str(message.headers["id"])
         self.task = SimpleNamespace(acks_late=True, Strategy="celery.worker.strategy:default")

@@ -22,6 +22,7 @@ class _Request:
     acknowledged = False
 
     def __init__(self, message: Any) -> None:
+        self.time_limits, self.kwargs = (None, None), {}
         self.message = message
 
     def reject(self, requeue: bool = False) -> None:

@@ -25,6 +25,7 @@ class _Request:
     time_start = None
 
     def __init__(self, message: Any) -> None:
+        self.time_limits, self.kwargs = (None, None), {}
         self.message = message
         self.id = message.delivery_tag
         self.rejects: list[bool] = []

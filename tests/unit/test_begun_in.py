@@ -15,6 +15,7 @@ class CelerysRequest:
     """The part of Celery's request that is notified when its task starts."""
 
     def __init__(self, message: Any) -> None:
+        self.time_limits, self.kwargs = (None, None), {}
         self.message = message
 
     def on_accepted(self, pid: Any, time_accepted: Any) -> None: ...

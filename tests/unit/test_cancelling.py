@@ -19,6 +19,7 @@ class CelerysRequest:
     error: type[Exception] | None = None
 
     def __init__(self, message: Any, time_start: float | None) -> None:
+        self.time_limits, self.kwargs = (None, None), {}
         self.message = message
         self.time_start = time_start
         self.failures: list[ExceptionInfo] = []
