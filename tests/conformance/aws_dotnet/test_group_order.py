@@ -150,7 +150,7 @@ def test_a_message_that_can_not_be_decoded_is_not_skipped(
     bench.run(until=7)
     assert bench.started("A") == [name for name in ("1", "2", "3") if name < damaged]
     assert bench.ended("B") == ["4"]
-    assert bench.message(damaged).receive_count == 2
+    assert bench.message(damaged).receive_count >= 2
     bench.run_until_empty()
     assert bench.started("A") == ["1", "2", "3"]
 
