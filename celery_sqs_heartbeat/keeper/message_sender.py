@@ -72,6 +72,8 @@ class MessageSender:
 
     def wait(self, timeout: float) -> float:
         """Wait until SQS has answered every send. Return how long that took, in seconds."""
+        if not self._sending:
+            return 0.0
         began = time.monotonic()
         wait_for(lambda: not self._sending or None, timeout)
         return min(time.monotonic() - began, timeout)

@@ -138,16 +138,17 @@ def test_a_rolling_deploy_makes_no_dead_letter_of_what_it_never_ran(new_scene: N
     workers = [scene.worker("-c", "2", "-P", next(pools)) for _ in range(2)]
     # Each holds eight messages, and runs two of them until the end.
     scene.wait_until(lambda: len(receives(scene)) == 16)
-    # The first two have six messages to release. Their successors have them for the last time.
-    for turn, left in enumerate([6, 6, 4, 4]):
+    for turn in range(4):
         workers.append(scene.worker("-c", "2", "-P", next(pools)))
-        count = len(receives(scene)) + left
+        count = len(receives(scene))
         workers[turn].kill("SIGTERM")
-        scene.wait_until(
-            lambda count=count: (
-                len(receives(scene)) >= count or any(scene.counts(scene.dead_letters))
-            )
-        )
+
+        def are_handed_on(count: int = count) -> bool:
+            # Each has messages to release. From the third on, all were received for the last time.
+            is_done = len(receives(scene)) > count and scene.counts() == (0, 16)
+            return is_done or any(scene.counts(scene.dead_letters))
+
+        scene.wait_until(are_handed_on)
     for key in keys:
         scene.let_end(key)
     scene.wait_until_empty()
