@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -77,7 +76,6 @@ class ProcessKeeper:
             wants_all=observer is not None,
             logs_events=observer is None,
             session=session,
-            path=tuple(sys.path),
         )
         # Only for start and stop: it is held while the process ends.
         self._lock = threading.RLock()

@@ -6,6 +6,7 @@ import os
 import sys
 
 from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.ignoring import ignore_signals
 from celery_sqs_heartbeat.link.keeper_main import run
 
 
@@ -17,6 +18,7 @@ def main(arguments: list[str]) -> int:
             "celery -A proj worker --heartbeat-sqs\n"
         )
         return 2
+    ignore_signals()
     try:
         run(*map(int, arguments))
     except BrokenLink as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,9 +18,10 @@ from weakref import WeakSet
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.busy import is_busy
-from celery_sqs_heartbeat.link.child import Child, KeeperProcess
+from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hearing import Listener
@@ -38,8 +41,16 @@ _BACKLOG_SECONDS = 0.01
 _END_SECONDS = 8.0
 
 
+class NoKeeper(SqsHeartbeatError):
+    """No process becomes the worker's keeper."""
+
+
 class Attendant:
     """Starts, watches and replaces the process of a worker's keeper.
+
+    A keeper is ready from its first tick. If none is ready for too long, the attendant gives up: a
+    worker whose first keeper was never ready must not start. Any other must end, and a thread of
+    the worker is its last keeper.
 
     The attendant's thread may be a greenlet in the hub that also runs the tasks. So no extension
     may depend on its work.
@@ -52,6 +63,7 @@ class Attendant:
         on_event: Called with each event of the keeper, on the attendant's thread.
         on_late: Called on that thread with the seconds by which the keeper was late.
         every_second: Called on that thread, about once a second.
+        give_up_after: How long to try without a keeper that is ready, in seconds.
         start: Starts the process.
     """
 
@@ -65,6 +77,7 @@ class Attendant:
         on_event: Callable[[Event], None],
         on_late: Callable[[float], None] = lambda seconds: None,
         every_second: Callable[[], object] = lambda: None,
+        give_up_after: float = math.inf,
         start: Callable[[int, int], Child] = KeeperProcess,
         clock: Callable[[], float] = clocks.now,
     ) -> None:
@@ -75,6 +88,11 @@ class Attendant:
         self._on_event = on_event
         self._on_late = on_late
         self._every_second = every_second
+        self._give_up_after = give_up_after
+        self._has_been_ready = False
+        # Since when no keeper is ready, in seconds of the clock; infinity while one is.
+        self._missing_since = math.inf
+        self._last_end = "is still starting"
         self._called_at = 0.0
         self._log_level = 0
         self._start = start
@@ -89,7 +107,16 @@ class Attendant:
         self._is_over = threading.Event()
         self._pid = os.getpid()
         self.stats: dict[str, Any] = {}
+        #: Why it has given up.
+        self.error: NoKeeper | None = None
+        #: Called on its thread if it gives up although a keeper was ready before.
+        self.on_given_up: Callable[[NoKeeper], object] = lambda error: None
         _all.add(self)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the keeper has made its first tick."""
+        return self._table.tick > 0
 
     @property
     def pid(self) -> int | None:
@@ -98,6 +125,7 @@ class Attendant:
 
     def begin(self) -> None:
         """Start the keeper's process. It starts up while the worker does."""
+        self._missing_since = self._clock()
         self._replace()
 
     def start(self) -> None:
@@ -114,7 +142,9 @@ class Attendant:
             return
         self._is_stopping = True
         self._keeper.order("stop", timeout)
-        self._is_over.wait(timeout + _END_SECONDS)
+        # Without a first keeper there is nothing to flush.
+        if self._has_been_ready or self.error is None:
+            self._is_over.wait(timeout + _END_SECONDS)
         # Even if the wait timed out: the thread must not replace a keeper that is killed here.
         self._is_over.set()
         if (child := self._child) is not None and not child.has_ended():
@@ -203,13 +233,48 @@ class Attendant:
         if child is not None and child.has_ended():
             if self._is_stopping and self._has_finished():
                 return
-            self._lose(f"ended ({child.describe_end()})")
-        elif child is not None and not self._is_finishing() and self._liveness.is_gone():
+            self._last_end = f"ended ({child.describe_end()})"
+            if self._is_first():
+                self._give_up(f"the keeper's process {self._last_end} before it was ready")
+            else:
+                self._lose(self._last_end)
+        elif child is not None and not self._is_finishing() and self._is_gone():
             child.kill()
-            self._lose("did nothing for a second, and was killed")
+            self._last_end = "did nothing for a second, and was killed"
+            self._lose(self._last_end)
+        if self.is_ready:
+            self._missing_since, self._has_been_ready = math.inf, True
+        elif self.error is None and self._clock() - self._missing_since > self._give_up_after:
+            self._give_up(
+                f"no keeper has become ready for {self._give_up_after:g} s "
+                f"(sqs_heartbeat_keeper_timeout): the last one {self._last_end}"
+            )
         is_missing = self._child is None and not self._is_over.is_set()
         if is_missing and self._clock() >= self._retry_at:
             self._replace()
+
+    def _is_gone(self) -> bool:
+        # The thread that is the last keeper can't be replaced.
+        return self.error is None and self._liveness.is_gone()
+
+    def _is_first(self) -> bool:
+        """Return whether a worker starts that must have a keeper, and has had none yet."""
+        return not (self._has_been_ready or self.is_ready) and self._give_up_after < math.inf
+
+    def _give_up(self, why: str) -> None:
+        self.error = NoKeeper(
+            f"sqs-heartbeat: {why}; without a keeper the worker ends. Look for the reason on its "
+            "standard error, and check that memory and processes are left, and that "
+            f"sys.executable={sys.executable!r} is a Python that can import the worker's packages"
+        )
+        if self._child is not None:
+            self._child.kill()
+        self._forget()
+        if self._has_been_ready:
+            self._start, self._retry_at = KeeperThread, 0.0
+            self.on_given_up(self.error)
+        else:
+            self._retry_at = math.inf
 
     def _report_level(self) -> None:
         """Send the keeper the worker's log level if it has changed."""
@@ -234,18 +299,25 @@ class Attendant:
 
     def _lose(self, how: str) -> None:
         """Note that the keeper has died. Another follows, after a pause if it died early."""
-        self._drain()
-        self._disconnect()
-        self._child = None
+        self._has_been_ready |= self.is_ready
         now = self._clock()
-        pause = self._restarts.note(now - self._born_at)
+        pause = self._restarts.note(now - self._born_at if self.is_ready else 0.0)
         self._retry_at = now + pause
+        if self.is_ready:
+            self._missing_since = now
+        self._forget()
         logger.error(
             "sqs-heartbeat: the keeper's process %s; another starts %s and continues with %s",
             how,
             f"in {pause:g} s" if pause else "at once",
             counted(len(self._keeper), "lease"),
         )
+
+    def _forget(self) -> None:
+        """Forget a keeper that has ended. What it reported before counts."""
+        self._drain()
+        self._disconnect()
+        self._child, self._table.tick = None, 0.0
 
     def _drain(self) -> None:
         """Handle the messages that the keeper sent before it exited."""
@@ -257,6 +329,10 @@ class Attendant:
         try:
             wire = self._connect()
         except OSError as error:
+            self._last_end = f"cannot be started: {error}"
+            if self._is_first():
+                self._give_up(f"the keeper's process {self._last_end}")
+                return
             self._retry_at = self._clock() + self._restarts.note_refusal()
             logger.error(  # noqa: TRY400
                 "sqs-heartbeat: the keeper's process cannot be started: %s; the worker tries "

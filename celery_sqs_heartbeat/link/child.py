@@ -1,22 +1,39 @@
-"""Starts and ends the process of a keeper."""
+"""Starts and ends a keeper: normally a process, at a worker's end maybe a thread."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import site
 import subprocess
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
+from celery_sqs_heartbeat.current.sharedfile import SharedFile
+from celery_sqs_heartbeat.link import keeper_main
 from celery_sqs_heartbeat.link.ignoring import signals_held_back
 
 #: With these, Prometheus's client would keep the keeper's metrics in the application's files and
 #: show them as the application's. The keeper has its own metrics page.
 _NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
-#: `-P`: with `-m` alone, a module in the worker's folder could shadow one of the standard library.
-_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
+_MODULE = "celery_sqs_heartbeat.keeper"
+#: Runs that module with the worker's path. The standard library comes first: the worker's folder
+#: may have a module of the same name, which the worker did not import. Programs that the keeper
+#: starts, such as `credential_process`, get the worker's whole environment.
+_RUN = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+import json, os, runpy
+path, environ = json.load(sys.stdin)
+library = os.path.dirname(os.__file__)
+sys.path[:] = [library, os.path.join(library, "lib-dynload"), *path]
+os.environ.update(environ)
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 class Child(Protocol):
@@ -42,6 +59,9 @@ class KeeperProcess:
     It has its own session: signals that a terminal or a supervisor sends to the worker's process
     group do not reach it. It exits after its worker.
 
+    It can import what its worker can. Its interpreter starts without `PYTHONPATH`, so it loads no
+    `sitecustomize` from there: that is how tools that instrument applications load their hooks.
+
     Args:
         link: The descriptor of its end of the link.
         table: The descriptor of the table of leases.
@@ -51,13 +71,19 @@ class KeeperProcess:
     """
 
     def __init__(self, link: int, table: int) -> None:
-        with signals_held_back():
+        environ = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        later = {name: environ.pop(name) for name in ("PYTHONPATH",) if name in environ}
+        # Not an argument or a variable, whose length is limited, nor a pipe, which may block.
+        given = json.dumps((_import_path(), later)).encode()
+        with closing(SharedFile(len(given))) as file, signals_held_back():
+            file.memory[:] = given
+            os.lseek(file.descriptor, 0, os.SEEK_SET)
             self._process = subprocess.Popen(  # noqa: S603
-                [*_PYTHON, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
-                stdin=subprocess.DEVNULL,
+                [_interpreter(), "-c", _RUN, _MODULE, str(link), str(table)],
+                stdin=file.descriptor,
                 pass_fds=(link, table),
                 start_new_session=True,
-                env=_environment(),
+                env=environ,
             )
 
     @property
@@ -83,6 +109,38 @@ class KeeperProcess:
         return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
 
 
+class KeeperThread:
+    """A keeper on a thread of its worker, which ends because no process becomes its keeper.
+
+    Args:
+        link: The descriptor of its end of the link.
+        table: The descriptor of the table of leases.
+    """
+
+    pid = 0
+
+    def __init__(self, link: int, table: int) -> None:
+        self._thread = threading.Thread(
+            target=keeper_main.run,
+            args=(os.dup(link), table),
+            kwargs={"logs": False},
+            name="sqs-heartbeat-last-keeper",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended."""
+        return not self._thread.is_alive()
+
+    def kill(self) -> None:
+        """Leave it to the end of the worker: threads can't be killed."""
+
+    def describe_end(self) -> str:
+        """Return how it ended, as its process would have."""
+        return "exit status 0" if self.has_ended() else "still running"
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -91,13 +149,26 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
-def _environment() -> dict[str, str]:
-    """Return the worker's environment, changed so that the keeper imports this same package."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    package = str(Path(__file__).parents[2])
-    if package in (*site.getsitepackages(), site.getusersitepackages()):
-        # It is found anyway. On PYTHONPATH, other modules of that folder would come before the
-        # standard library and could shadow it.
-        return kept
-    inherited = kept.get("PYTHONPATH")
-    return {**kept, "PYTHONPATH": package if not inherited else f"{inherited}{os.pathsep}{package}"}
+def _import_path() -> list[str]:
+    """Return where this process finds modules, and where it may have found those it has imported.
+
+    Celery has its working folder on the path only while it imports the app. An import hook may
+    have found this package elsewhere.
+    """
+    return [*filter(_is_text, sys.path), "", str(Path(__file__).parents[2])]
+
+
+def _is_text(entry: object) -> bool:
+    # Python ignores others.
+    return isinstance(entry, str)
+
+
+def _interpreter() -> str:
+    """Return the Python that runs this process, or else the one of its standard library.
+
+    In a program that embeds Python, `sys.executable` may be empty, or be that program.
+    """
+    if "py" in Path(sys.executable or "").name.lower():
+        return sys.executable
+    major, minor, *_ = sys.version_info
+    return str(Path(sys.base_exec_prefix, "bin", f"python{major}.{minor}"))

@@ -237,9 +237,11 @@ class LinkedKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the worker must stop receiving: no keeper runs, or it does not keep up."""
+        """Whether the worker must stop receiving: no keeper is ready, or it does not keep up."""
         wire = self._wire
-        return wire is None or wire.is_broken or wire.waiting >= MAX_WAITING
+        if wire is None or wire.is_broken or self._held_messages.table.tick == 0.0:
+            return True
+        return wire.waiting >= MAX_WAITING
 
     def order(self, *message: Any, about: tuple[Any, ...] = ()) -> None:
         """Send a message to this keeper, and to each keeper that replaces it.

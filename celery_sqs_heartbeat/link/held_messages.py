@@ -36,10 +36,11 @@ class HeldMessages:
     in the order in which to release them; see `GroupOrder`.
 
     Args:
-        table: Where the keeper writes what SQS has confirmed.
+        table: Where the keeper writes what SQS has confirmed, and its ticks.
     """
 
     def __init__(self, table: Table) -> None:
+        self.table = table
         self._places = Places(table)
         self._written = WrittenLeases(table)
         self._by_key: dict[tuple[str, str], HeldMessage] = {}

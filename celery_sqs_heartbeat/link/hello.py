@@ -30,7 +30,6 @@ class Hello:
         began_at: When the worker began, in seconds of the keeper's clock.
         session: `module:function` of a function that returns a boto3 session; None for boto3's
             default session.
-        path: The worker's `sys.path`, on which the keeper looks for that module.
     """
 
     pid: int
@@ -46,7 +45,6 @@ class Hello:
     logs_events: bool = True
     began_at: float | None = None
     session: str | None = None
-    path: tuple[str, ...] = ()
 
     def message(self) -> Message:
         """Return it as a message."""
@@ -61,7 +59,7 @@ def read_hello(message: Message) -> Hello:
     """
     match message:
         case ["hello", version, dict(values)] if version == VERSION:
-            return Hello(**{**values, "path": tuple(values.get("path", ()))})
+            return Hello(**values)
         case ["hello", version, *_]:
             raise BrokenLink(
                 f"the worker uses version {version!r} of the link, this keeper {VERSION}: the "

@@ -31,7 +31,6 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
-from celery_sqs_heartbeat.link.ignoring import ignore_signals
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.loops import WorkerLoop
@@ -65,14 +64,16 @@ class KeeperMain:
         wire: The keeper's end of the link.
         table: The table of leases, which also holds the ticks.
         hello: The worker's first message.
+        logs: Whether its log lines go over the link.
     """
 
-    def __init__(self, wire: Wire, table: Table, hello: Hello) -> None:
+    def __init__(self, wire: Wire, table: Table, hello: Hello, *, logs: bool = True) -> None:
         self._wire = wire
         self._table = table
         self._outbox = Outbox(wire)
         self._processes = WorkerProcesses(hello.pid)
-        self._start_logging(hello.level)
+        if logs:
+            self._start_logging(hello.level)
         self._polls = ReportedPolls(clock.now)
         new_session = find_session_function(hello.session) if hello.session else None
         self._observability = Observability(
@@ -292,17 +293,17 @@ class KeeperMain:
             self._outbox.send(message)
 
 
-def run(link: int, table: int) -> None:
-    """Be the keeper of the worker that started this process.
+def run(link: int, table: int, *, logs: bool = True) -> None:
+    """Be the keeper of the worker at the other end of a link.
 
     Args:
         link: The descriptor of the link.
         table: The descriptor of the table of leases.
+        logs: Whether its log lines go over the link: not on a thread of its worker.
 
     Raises:
         BrokenLink: The worker is of another version, or sent an invalid message.
     """
-    ignore_signals()
     wire = Wire(link)
     first: list[list[Any]] = []
     while not first:
@@ -312,9 +313,7 @@ def run(link: int, table: int) -> None:
             return
         first = messages
     hello = read_hello(first[0])
-    if hello.session:
-        sys.path.extend(each for each in hello.path if each not in sys.path)
-    life = KeeperMain(wire, Table(mmap(table, 0)), hello)
+    life = KeeperMain(wire, Table(mmap(table, 0)), hello, logs=logs)
     life.begin(first[1:])
     life.run()
     # The worker waits for this process to end from now on, and looks for no sign of life.

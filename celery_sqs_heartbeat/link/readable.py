@@ -18,6 +18,9 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> bool:
     Args:
         seconds: The longest wait; None to wait indefinitely.
     """
+    if not hasattr(select, "poll"):
+        # eventlet removes it.
+        return bool(select.select([*descriptors], [], [], seconds)[0])
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, _EVENTS)

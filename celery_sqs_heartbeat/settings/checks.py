@@ -109,6 +109,7 @@ WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "flush_timeout": _seconds,
     "interval": _positive,
     "journal": _journal,
+    "keeper_timeout": _positive,
     "otel": _flag,
     "session": _session,
     "status": _address,

@@ -18,7 +18,13 @@ from celery_sqs_heartbeat.settings.checks import (
     order_faults,
 )
 from celery_sqs_heartbeat.settings.release_delay import read_release_delay
-from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_WAITING, PREFIX, Rules, Settings
+from celery_sqs_heartbeat.settings.rules import (
+    DEFAULT_FIFO_WAITING,
+    DEFAULT_KEEPER_TIMEOUT,
+    PREFIX,
+    Rules,
+    Settings,
+)
 from celery_sqs_heartbeat.settings.suggesting import closest, resembles
 
 _SHORT_NAME = re.compile(r"\b(visibility_timeout|threshold|interval|max_lease)=")
@@ -57,6 +63,7 @@ def read_settings(
         flush_timeout=values.pop("flush_timeout", FLUSH_SECONDS),
         interval=values.pop("interval", None),
         journal=values.pop("journal", None),
+        keeper_timeout=values.pop("keeper_timeout", DEFAULT_KEEPER_TIMEOUT),
         otel=values.pop("otel", False),
         session=values.pop("session", None),
         status=values.pop("status", None),

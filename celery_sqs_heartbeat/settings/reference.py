@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.settings.rules import (
     DEFAULT_FIFO_BATCH,
     DEFAULT_FIFO_WAITING,
     DEFAULT_INTERVAL,
+    DEFAULT_KEEPER_TIMEOUT,
 )
 
 
@@ -102,6 +103,11 @@ REFERENCE: Mapping[str, Entry] = {
         f"`{FLUSH_SECONDS:g}`",
         "how long a worker waits at its exit for SQS to confirm its last deletes and releases. It "
         "exits as soon as they are confirmed, and logs those that are not",
+    ),
+    "keeper_timeout": Entry(
+        f"`{DEFAULT_KEEPER_TIMEOUT:g}`",
+        "how many seconds a worker continues if no [keeper](operations.md#the-keepers-process) "
+        "becomes ready. Then it settles its messages and exits with status 1",
     ),
     "journal": Entry(
         "`None`", "the folder or `s3://BUCKET/PREFIX` that the worker writes the journal to"

@@ -20,6 +20,8 @@ from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, choose_del
 PREFIX = "sqs_heartbeat_"
 #: The longest sleep of the keeper by default, in seconds.
 DEFAULT_INTERVAL = 1.0
+#: How long a worker continues without a keeper, in seconds: several tries, after growing pauses.
+DEFAULT_KEEPER_TIMEOUT = 60.0
 #: How many messages one receive of a FIFO queue requests. With more than one, the messages that
 #: wait are released whenever one ahead of them fails, and each receive counts toward
 #: `maxReceiveCount`.
@@ -106,6 +108,7 @@ class Settings:
         fifo_waiting: How many messages may wait behind others of their groups.
         flush_timeout: How long a worker waits at its exit for the last confirmations, in seconds.
         journal: A folder, or an `s3://` prefix.
+        keeper_timeout: How long a worker continues without a keeper that is ready, in seconds.
         session: A function that returns a boto3 session, as "module:function".
         status: The address of the status page, "HOST:PORT".
     """
@@ -115,6 +118,7 @@ class Settings:
     flush_timeout: float = FLUSH_SECONDS
     interval: float | None = None
     journal: str | None = None
+    keeper_timeout: float = DEFAULT_KEEPER_TIMEOUT
     otel: bool = False
     session: str | None = None
     status: str | None = None

@@ -59,7 +59,7 @@ class BlockingSchedule:
         # The answer of a poll whose time has passed may be lost.
         if any(poll.ends_at > now for poll in self._open.waiting_for(queue)):
             return self.is_due_beside(queue)
-        return self._room.is_left()
+        return self._room.is_left() and not self._heartbeat.is_ending
 
     def has_more(self, queue: str) -> bool:
         """Return whether a queue is consumed from, and its last answer was full."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
@@ -20,6 +22,12 @@ from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 
 logger = get_logger(__name__)
+
+#: How long messages wait for a keeper to replace one that has died, in seconds. A busy machine may
+#: need so long.
+_KEEPER_SECONDS = 5.0
+#: How often to check whether it is ready, in seconds.
+_LOOK_SECONDS = 0.02
 
 
 class PollResponseHandler:
@@ -46,6 +54,8 @@ class PollResponseHandler:
             deliver: Takes a message; None if its queue's consumer, or the worker, has ended.
         """
         messages = readable(answer)
+        if messages and deliver is not None and not self._has_keeper():
+            deliver = None
         if deliver is None:
             # Before anything is logged, because the thread that reads the last polls may have to
             # wait for the log's lock.
@@ -55,6 +65,18 @@ class PollResponseHandler:
         if deliver is not None:
             self._deliver(poll, self._leaser.lease_all(poll, messages), deliver)
         return len(messages)
+
+    def _has_keeper(self) -> bool:
+        """Return whether a keeper is ready, maybe after a wait. The worker reads nothing meanwhile.
+
+        A task without a keeper would run, and its message would neither be extended nor deleted.
+        """
+        until = clock.now() + _KEEPER_SECONDS
+        while self._keeper.is_behind:
+            if self._heartbeat.is_ending or clock.now() >= until:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return not self._heartbeat.is_ending
 
     def _deliver(
         self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
@@ -83,14 +105,14 @@ class PollResponseHandler:
             self._heartbeat.arriving.difference_update(tags)
 
     def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
-        """Release messages that arrive after their consumer has ended."""
+        """Release messages that arrive after their consumer has ended, or without a keeper."""
         new = [each for each in messages if self._leaser.lease(poll, each) is ReceivedAs.NEW]
         # The last message of a group first.
         for message in reversed(new):
             self._keeper.release(message["ReceiptHandle"], cause="not delivered")
         if messages:
             logger.info(
-                "sqs-heartbeat: released %s received after the consumer of %s ended",
+                "sqs-heartbeat: released %s received from %s without a consumer or a keeper",
                 counted(len(messages), "message"),
                 poll.queue,
             )

@@ -11,11 +11,13 @@ from functools import partial
 from typing import Any
 
 from celery import signals
+from celery.platforms import EX_FAILURE
 from celery.worker import state
 
 from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.link.attendant import NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -52,6 +54,7 @@ from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.settings import (
     WorkerConfigurationError,
+    log_critical,
     names_to_lease,
     read_worker_settings,
     refuse_start,
@@ -131,6 +134,10 @@ class WorkerHeartbeat:
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
         # A cold shutdown sends no signal.
         atexit.register(self._end)
+        try:
+            self._linked.wait_until_ready(partial(self._end_without_keeper, parent.app))
+        except NoKeeper as error:
+            refuse_start(parent.app, error)
 
     def close(self, parent: Any) -> None:
         """Release the messages of tasks that the pool has not started and will not run."""
@@ -155,6 +162,12 @@ class WorkerHeartbeat:
         )
         self._end_polls()
         end_worker(parent.hub, error)
+
+    def _end_without_keeper(self, app: Any, error: NoKeeper) -> None:
+        """End the worker, which has no keeper. Until then, a thread of it is the keeper."""
+        self._heartbeat.is_ending = True
+        log_critical(app, error)
+        state.should_stop = EX_FAILURE
 
     def _end_polls(self) -> LastPolls:
         if self._last_polls is None:

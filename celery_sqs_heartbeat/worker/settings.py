@@ -89,16 +89,21 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
 
 
 def refuse_start(app: Any, error: SqsHeartbeatError) -> NoReturn:
-    """End a worker whose settings turn out to be wrong when it reads its queues.
+    """End a worker that can't use its queues, or has no keeper, when it starts.
 
     This is a shutdown, because any other exception would end the worker with a traceback.
 
     Raises:
         WorkerShutdown: Has the exit status of a `WorkerConfigurationError`.
     """
+    log_critical(app, error)
+    raise WorkerShutdown(EX_FAILURE)
+
+
+def log_critical(app: Any, error: SqsHeartbeatError) -> None:
+    """Log an error that ends the worker, with the names of settings as the app writes them."""
     for line in naming(app)(str(error)).splitlines():
         logger.critical("%s", line)
-    raise WorkerShutdown(EX_FAILURE)
 
 
 def warn_of_unknown_queues(

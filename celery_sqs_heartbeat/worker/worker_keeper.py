@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import kombu
+from celery.worker import state
 
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
 from celery_sqs_heartbeat.journal import JournalStats
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.view import LeaseView
-from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.attendant import Attendant, NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
@@ -33,6 +33,8 @@ _ASK_AGAIN = 5.0
 _LONGEST_WAIT = 68.0
 #: Whether polls block the event loop.
 _BLOCKS_LOOP = kombu.VERSION < (5, 6)
+#: How often a worker that starts checks whether its keeper is ready, in seconds.
+_LOOK_SECONDS = 0.02
 
 
 class WorkerKeeper:
@@ -68,12 +70,12 @@ class WorkerKeeper:
                 wants_all=settings.otel,
                 began_at=self.keeper.now(),
                 session=settings.session,
-                path=tuple(sys.path),
             ),
             table=table,
             descriptor=shared_descriptor(),
             on_event=on_event,
             every_second=self._report,
+            give_up_after=settings.keeper_timeout,
         )
         self._worker: Any = None
         self._look: Callable[[], object] = lambda: None
@@ -99,6 +101,24 @@ class WorkerKeeper:
         self.keeper.order("worker", asdict(describe_worker(worker, self._settings)))
         self._report()
         self._attendant.start()
+
+    def wait_until_ready(self, on_given_up: Callable[[NoKeeper], object]) -> None:
+        """Wait for the first keeper's first tick.
+
+        Args:
+            on_given_up: Is called if the worker must end later because it has no keeper.
+
+        Raises:
+            NoKeeper: There is none.
+            WorkerShutdown: The worker is stopped meanwhile.
+        """
+        attendant = self._attendant
+        attendant.on_given_up = on_given_up
+        while not attendant.is_ready:
+            if attendant.error is not None:
+                raise attendant.error
+            state.maybe_shutdown()
+            time.sleep(_LOOK_SECONDS)
 
     def unwatch_loop(self) -> None:
         """Tell the keeper that the worker's event loop has ended, because the worker ends."""

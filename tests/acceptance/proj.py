@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,10 @@ for queue in app.conf.broker_transport_options.get("predefined_queues", {}).valu
     if policy := queue.get("backoff_policy"):
         queue["backoff_policy"] = {int(count): delay for count, delay in policy.items()}
 
+
+if "PROJ_PYTHON" in os.environ:
+    # The interpreter that starts the keeper.
+    sys.executable = os.environ["PROJ_PYTHON"]
 
 if "PROJ_SPANS" in os.environ:
     # The oldest environment has no OpenTelemetry.

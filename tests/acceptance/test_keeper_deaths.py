@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
+import sys
 import threading
 import time
+import venv
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.acceptance.processes import keepers_of, living
 from tests.acceptance.record import CHANGE, wait_for_extensions
-from tests.acceptance.scene import OFTEN, STEADY, Scene
+from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
+from tests.acceptance.started import worker_by
 from tests.support.answers import Body
 from tests.support.faults import Effect, forward_after
-from tests.support.workers import ProcessWorker
+from tests.support.workers import ROOT, ProcessWorker
 
 NewScene = Callable[..., Scene]
 HELD = ["a", "b", "c"]
+#: An interpreter that exits after 0.3 s, once the file DYING exists.
+FRAGILE = """#!/bin/sh
+if [ -e {dying} ]; then sleep 0.3; echo broken >&2; exit 3; fi
+exec {python} "$@"
+"""
 
 
 @pytest.mark.parametrize(
@@ -73,6 +84,129 @@ def test_a_keeper_that_dies_again_and_again_is_replaced_after_ever_longer_pauses
     scene.wait_until_empty()
     assert scene.keys("start") == scene.keys("end") == ["a"]
     assert len(keepers_of(worker.pid)) == 1
+
+
+@pytest.fixture
+def fragile(tmp_path: Path) -> Fragile:
+    return Fragile(tmp_path)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_a_worker_whose_first_keeper_dies_at_its_start_receives_nothing_and_exits_with_one_error(
+    new_scene: NewScene, fragile: Fragile, pool: str
+) -> None:
+    fragile.die()
+    scene = new_scene(attributes=LONG)
+    scene.send("work", "a")
+    worker = scene.worker("-c", "2", "-P", pool, env=fragile.env, wait=False)
+    assert worker.wait_for_exit() == 1
+    assert scene.calls("ReceiveMessage") == []
+    assert scene.counts() == (1, 0)
+    (line,) = [line for line in worker.logs().splitlines() if "CRITICAL" in line]
+    assert "the keeper's process ended (exit status 3) before it was ready" in line
+    assert "Traceback" not in worker.logs()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_worker_whose_keepers_only_die_now_settles_its_messages_itself_and_exits(
+    new_scene: NewScene, fragile: Fragile, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    conf = {"sqs_heartbeat_keeper_timeout": 15, "worker_prefetch_multiplier": 3}
+    worker = scene.worker("-c", "1", "-P", pool, conf=conf, env=fragile.env)
+    for key in HELD:
+        scene.send("hold", key)
+    scene.wait_until(lambda: scene.counts() == (0, 3) and scene.keys("start"))
+    fragile.kill_keeper(worker)
+    (first,) = scene.keys("start")
+    scene.let_end(first)
+    second = scene.wait_for_notes("start", 2)[1].key
+    # The first is deleted, and the third released.
+    scene.wait_until(lambda: scene.counts() == (1, 1))
+    scene.let_end(second)
+    assert worker.wait_for_exit() == 1
+    assert scene.keys("start") == scene.keys("end") == sorted([first, second])
+    assert scene.counts() == (1, 0)
+    (line,) = [line for line in worker.logs().splitlines() if "CRITICAL" in line]
+    assert "the last one ended (exit status 3); without a keeper the worker ends" in line
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_messages_that_an_open_poll_returns_to_a_worker_without_a_keeper_do_not_run(
+    new_scene: NewScene, fragile: Fragile, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 20}
+    conf = {"sqs_heartbeat_keeper_timeout": 15, "broker_transport_options": options}
+    worker = scene.worker("-c", "2", "-P", pool, conf=conf, env=fragile.env)
+    scene.wait_until(lambda: scene.calls("ReceiveMessage"))
+    fragile.kill_keeper(worker)
+    scene.send("work", "a")
+    assert worker.wait_for_exit() == 1
+    assert scene.keys("start") == []
+    assert len(scene.calls("ReceiveMessage")) == 1
+    assert scene.counts() == (1, 0)
+
+
+def test_keepers_start_with_packages_that_only_the_workers_path_has(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    """As with buildout, pex and bazel: the interpreter itself has none of them."""
+    start = tmp_path / "start.py"
+    start.write_text(
+        f"import sys\nsys.path[:0] = {[str(ROOT), *sys.path]}\n"
+        "from celery.__main__ import main\nsys.exit(main())\n"
+    )
+    venv.create(tmp_path / "bare")
+    python = str(tmp_path / "bare" / "bin" / "python")
+    scene = new_scene(attributes=LONG)
+    worker = worker_by([python, "-I", str(start)], scene, "-c", "1", log=tmp_path)
+    try:
+        scene.send("work", "a")
+        scene.wait_until_empty()
+        assert scene.keys("end") == ["a"]
+        worker.kill("SIGTERM")
+        assert worker.wait_for_exit() == 0
+    finally:
+        worker.teardown()
+
+
+@pytest.mark.parametrize("python", ["", shutil.which("true")])
+def test_a_keeper_starts_if_the_worker_does_not_know_its_interpreter(
+    new_scene: NewScene, python: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    scene.worker("-c", "1", "-P", "threads", env={"PROJ_PYTHON": python})
+    scene.send("work", "a")
+    scene.wait_until_empty()
+    assert scene.keys("end") == ["a"]
+
+
+class Fragile:
+    """An interpreter for keepers, and what it needs to make them die at their start."""
+
+    def __init__(self, folder: Path) -> None:
+        self._dying = folder / "dying"
+        self._python = folder / "python"
+        command = FRAGILE.format(dying=shlex.quote(str(self._dying)), python=sys.executable)
+        self._python.write_text(command)
+        self._python.chmod(0o755)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of a worker that uses it."""
+        return {"PROJ_PYTHON": str(self._python)}
+
+    def die(self) -> None:
+        """Make each later keeper die before it is ready."""
+        self._dying.touch()
+
+    def kill_keeper(self, worker: ProcessWorker) -> None:
+        """Kill a worker's keeper. Return once the next one has died, too."""
+        self.die()
+        (keeper,) = keepers_of(worker.pid)
+        os.kill(keeper, signal.SIGKILL)
+        worker.wait_for_log("ended (exit status 3)")
 
 
 def end_keeper(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import site
 import socket
-import sys
-import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -21,49 +20,51 @@ from celery_sqs_heartbeat.current.sharing import (
 from celery_sqs_heartbeat.link.child import KeeperProcess
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.wire import Wire
-from tests.support.markdown import ROOT
 from tests.support.waiting import wait_until
 
 
-@pytest.mark.parametrize("is_installed", [False, True])
-def test_the_keepers_metrics_stay_out_of_the_applications_files(
-    monkeypatch: pytest.MonkeyPatch, is_installed: bool
-) -> None:
-    if is_installed:
-        monkeypatch.setattr(site, "getsitepackages", lambda: [str(ROOT)])
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "/nowhere")
-    monkeypatch.setenv("AWS_PROFILE", "workers")
-    ours, theirs = socket.socketpair()
-    with ours, theirs, tempfile.TemporaryFile() as table:
-        child = KeeperProcess(theirs.fileno(), table.fileno())
-        try:
-            # It is empty for a moment after the start.
-            wait_until(lambda: bool(psutil.Process(child.pid).environ()))
-            environment = psutil.Process(child.pid).environ()
-        finally:
-            child.kill()
-    assert environment["AWS_PROFILE"] == "workers"
-    assert "PROMETHEUS_MULTIPROC_DIR" not in environment
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs Python's option -P")
-def test_a_module_in_the_workers_folder_does_not_replace_pythons_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "queue.py").write_text("raise AssertionError")
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], KeeperProcess]]:
+    """Starts a keeper, and returns once it is ready."""
     monkeypatch.delenv(VARIABLE, raising=False)
     table = share_table(8)
     ours, theirs = socket.socketpair()
-    with theirs:
-        child = KeeperProcess(theirs.fileno(), shared_descriptor())
     wire = Wire(ours.detach())
-    try:
-        wire.post(Hello(pid=os.getpid()).message())
-        wire.flush()
-        wait_until(lambda: table.tick > 0 or child.has_ended())
-        assert table.tick > 0
-    finally:
-        wire.close()
-        child.kill()
-        unshare_table()
+    with theirs, contextlib.ExitStack() as opened:
+        opened.callback(unshare_table)
+        opened.callback(wire.close)
+
+        def start() -> KeeperProcess:
+            child = KeeperProcess(theirs.fileno(), shared_descriptor())
+            opened.callback(child.kill)
+            wire.post(Hello(pid=os.getpid()).message())
+            wire.flush()
+            wait_until(lambda: table.tick > 0 or child.has_ended())
+            assert table.tick > 0
+            return child
+
+        yield start
+
+
+def test_a_keeper_loads_no_hook_from_its_workers_path_and_the_environment_is_its_own_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Callable[[], KeeperProcess]
+) -> None:
+    """Launchers as ddtrace-run put a `sitecustomize` on PYTHONPATH."""
+    (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(1)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "/nowhere")
+    monkeypatch.setenv("AWS_PROFILE", "workers")
+    environment = psutil.Process(started().pid).environ()
+    assert environment["AWS_PROFILE"] == "workers"
+    assert environment.keys().isdisjoint({"PROMETHEUS_MULTIPROC_DIR", "PYTHONPATH"})
+
+
+def test_a_module_in_the_workers_folder_does_not_replace_pythons_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Callable[[], KeeperProcess]
+) -> None:
+    for name in ("queue", "json"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    started()

@@ -132,6 +132,8 @@ class Linked:
     ) -> None:
         self.clock = clock or FakeClock(1000.0)
         self.table = Table(mmap(-1, Table.size_for(PLACES)))
+        # The keeper is ready.
+        self.table.tick = 1.0
         self.holdings = HeldMessages(self.table)
         self.worker = LinkedKeeper(self.holdings, clock=self.clock)
         self._jitter, self._note = jitter, note

@@ -39,6 +39,7 @@ class Apart:
 
     Attributes:
         process: The process that lives, or the last one.
+        has_begun: Whether it has made its first tick.
     """
 
     def __init__(self, worker: SimulatedWorker) -> None:
@@ -46,12 +47,15 @@ class Apart:
         self._world = worker.world
         self._random = worker.world.process_random
         self._memory = mmap(-1, Table.size_for(PLACES))
-        self._holdings = HeldMessages(Table(self._memory))
+        self._table = Table(self._memory)
+        self._holdings = HeldMessages(self._table)
+        self._stillborn = 0
         self.keeper = LinkedKeeper(self._holdings, clock=worker.now)
         self._rules = CallRules()
         self._slow_until, self._delay = 0.0, QUICK
         self._back_at = 0.0
         self._replace(self._world.clock())
+        self._begin(self.process)
 
     @property
     def board(self) -> Board:
@@ -89,6 +93,11 @@ class Apart:
     def kill(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
         """Have the keeper die after so many steps of its work, or of a release, once it may die."""
         self.process.kill_at(steps, may_die, aims_at_release=aims_at_release)
+
+    def kill_at_start(self, keepers: int) -> None:
+        """Have the keeper die, and then so many others before their first ticks."""
+        self._stillborn = keepers
+        self.process.kill()
 
     def hang(self, seconds: float) -> None:
         """Have the keeper do nothing until it is killed because it hangs."""
@@ -133,12 +142,25 @@ class Apart:
         clock = self._world.clock
         to_worker = Line(clock, self._hear, self._travel)
         self._to_worker = to_worker
+        self._table.tick = 0.0
+        self.has_begun = False
         self.process = KeeperProcess(
             self._worker, self._memory, self._rules, to_worker, self._note_death
         )
         self._to_keeper = Line(clock, self.process.hear, self._travel, opens_at)
         self.keeper.attach(LineWire(self._to_keeper), ())
         self._back_at = self._to_keeper.arrives_at
+
+    def _begin(self, process: KeeperProcess) -> None:
+        """Have a keeper make its first tick, unless it dies before."""
+        if not process.is_up:
+            return
+        if self._stillborn:
+            self._stillborn -= 1
+            process.kill()
+            return
+        self._table.tick = 1.0
+        self.has_begun = True
 
     def _travel(self) -> float:
         return self._delay if self._world.clock() < self._slow_until else QUICK
@@ -186,8 +208,14 @@ class Apart:
         later = clock() + self._shorten(PAUSE) * self._random.choice((0.0, 0.5, 1.0))
 
         def start() -> None:
-            self._replace(clock() + self._shorten(START) * self._random.random())
+            opens_at = clock() + self._shorten(START) * self._random.random()
+            self._replace(opens_at)
+            clock.at(opens_at, partial(begin, self.process))
             self._worker.go_on()
+
+        def begin(process: KeeperProcess) -> None:
+            self._begin(process)
+            self._worker.when_awake(self.keeper, self._worker.go_on)
 
         clock.at(later, partial(self._worker.when_awake, self.keeper, start))
         self._worker.go_on()

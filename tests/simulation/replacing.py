@@ -43,6 +43,9 @@ def _disturb(world: World, worker: SimulatedWorker) -> None:
     elif chance < 0.45:
         world.disturb(worker.name, "its interpreter stalls")
         worker.pause(draw.choice(STILL) * terms.visibility_timeout, is_suspend=False)
+    elif chance < 0.5 and not is_calm:
+        world.disturb(worker.name, "its keepers die before they are ready")
+        keeping.kill_at_start(draw.randint(1, 3))
     elif chance < 0.8:
         aims_at_release = draw.random() < 0.6
         at = "a release" if aims_at_release else "a step"

@@ -152,6 +152,8 @@ class SimulatedWorker:
                 self._end()
             return
         for consumer in self._consumers if not self.keeper.is_behind else ():
+            if isinstance(self.keeping, Apart) and not self.keeping.has_begun:
+                self.world.fail(f"{self.name} polls before its keeper is ready")
             while consumer.wants_poll(left := self._room() - self.requested):
                 consumer.poll(max(1, min(left, self._most_wanted())))
 

@@ -54,6 +54,7 @@ class Scene:
             start=self._start,
         )
         self.attendant.begin()
+        table.tick = 1.0
 
     def _start(self, link: int, table: int) -> Listening:
         self.children.append(Listening(link, table))

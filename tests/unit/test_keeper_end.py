@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ from celery_sqs_heartbeat.current.sharing import (
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link import attendant as attending
-from celery_sqs_heartbeat.link import liveness
+from celery_sqs_heartbeat.link import child, liveness
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import FrameReader
@@ -136,15 +135,11 @@ def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
 
 def test_a_keeper_that_has_finished_exits_at_once_regardless_of_atexit_handlers(
     side: Side,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        f"import atexit, time\natexit.register(time.sleep, {2 * PATIENCE})\n"
-    )
-    inherited = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), inherited))))
+    code = f"import atexit, time\natexit.register(time.sleep, {2 * PATIENCE})\n"
+    monkeypatch.setattr(child, "_RUN", code + child._RUN)
     monkeypatch.setattr(attending, "_END_SECONDS", PATIENCE)
     side.attendant.begin()
     side.attendant.start()

@@ -73,6 +73,7 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
         ({"visibility_timeout": 30, "threshold": 31}, "threshold=31 must be below"),
         ({"interval": 0}, "interval=0: must be above 0"),
         ({"interval": -1}, "interval=-1: must be above 0"),
+        ({"keeper_timeout": 0}, "keeper_timeout=0: must be above 0"),
         (
             {"interval": 10, "visibility_timeout": 30},
             "sqs_heartbeat_interval=10 must be below sqs_heartbeat_threshold=10",

@@ -63,6 +63,7 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.worker.autoscale", ("Autoscaler", "identifies a pool that is to be scaled")),
     *used("celery.worker.state", ("task_ready", "forgets a task that is not run", "request")),
     *used("celery.worker.state", ("should_stop", "ends a broken worker")),
+    *used("celery.worker.state", ("maybe_shutdown", "ends a worker that waits for its keeper", "")),
     *used("celery.worker.strategy", ("default", "identifies tasks with their own strategy")),
     *used("celery.platforms", ("EX_FAILURE", "the exit code of a broken worker")),
     *used(

@@ -304,8 +304,13 @@ def test_a_message_that_sqs_reports_lost_is_lost_here(worker: Worker, keeper: Li
     assert view.status == LeaseStatus.LOST
 
 
-def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_read(worker: Worker) -> None:
+def test_it_is_behind_without_a_ready_keeper_and_with_one_that_does_not_read(
+    worker: Worker,
+) -> None:
     keeper = worker.worker
+    worker.table.tick = 0.0
+    assert keeper.is_behind
+    worker.table.tick = 1.0
     assert not keeper.is_behind
     keeper.detach()
     assert keeper.is_behind
