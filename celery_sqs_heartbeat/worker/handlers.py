@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from celery.bootsteps import TERMINATE
+
 #: The signals on which Celery shuts down (celery/apps/worker.py).
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
@@ -69,6 +71,26 @@ def release_before_soft_shutdown(
         wait()
 
     parent.wait_for_soft_shutdown = release_and_wait
+
+
+def end_after_cold_shutdown(parent: Any, end: Callable[[], object]) -> None:
+    """Call `end` after a cold shutdown, for which Celery sends no signal.
+
+    The process of an embedded worker lives on. The threads of a pool do, too, until their tasks
+    have ended, so this waits for them as Python does at the end of a process.
+    """
+    terminate = parent.terminate
+
+    def terminate_and_end(*args: Any, **kwargs: Any) -> None:
+        terminate(*args, **kwargs)
+        # A signal may have interrupted a shutdown, which continues.
+        if parent.blueprint.state == TERMINATE:
+            executor = getattr(parent.pool, "executor", None)
+            if executor is not None:
+                executor.shutdown()
+            end()
+
+    parent.terminate = terminate_and_end
 
 
 def let_handlers_call_soon(hub: Any) -> None:

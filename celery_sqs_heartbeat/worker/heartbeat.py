@@ -37,6 +37,7 @@ from celery_sqs_heartbeat.worker.ending import (
 )
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, keep_undecodable
 from celery_sqs_heartbeat.worker.handlers import (
+    end_after_cold_shutdown,
     let_handlers_call_soon,
     put_off_signals,
     release_before_soft_shutdown,
@@ -69,7 +70,7 @@ logger = logging.getLogger(__name__)
 class WorkerHeartbeat:
     """Binds a keeper to the transport, and ends it when the worker ends.
 
-    The worker ends at `worker_shutdown`, or with its process.
+    The worker ends at `worker_shutdown`, after a cold shutdown, or with its process.
     """
 
     def __init__(self, parent: Any) -> None:
@@ -78,6 +79,8 @@ class WorkerHeartbeat:
         note_worker()
         self._lost_leases = LostLeaseHandler(parent.app)
         self._last_polls: LastPolls | None = None
+        self._has_ended = False
+        self._parent = parent
         settings = read_worker_settings(parent.app, leases)
         if settings.otel:
             with _as_faults_of_the_worker():
@@ -132,7 +135,7 @@ class WorkerHeartbeat:
         put_off_signals(*guarded)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
-        # A cold shutdown sends no signal.
+        end_after_cold_shutdown(parent, self._end)
         atexit.register(self._end)
         try:
             self._linked.wait_until_ready(partial(self._end_without_keeper, parent.app))
@@ -175,7 +178,11 @@ class WorkerHeartbeat:
         return self._last_polls
 
     def _end(self, **_: Any) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
         atexit.unregister(self._end)
+        signals.worker_shutdown.disconnect(self._end, sender=self._parent)
         last_polls = self._end_polls()
         release_all(self._heartbeat)
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,10 +17,12 @@ import pytest
 from tests.acceptance.processes import keepers_of, keepers_on, living, pool_of
 from tests.acceptance.scene import LONG, Scene
 from tests.acceptance.started import worker_by
+from tests.support.environment import SAFE_ENV
 from tests.support.faults import delay
 from tests.support.shell import Shell
 from tests.support.stalls import stood_still
 from tests.support.waiting import PATIENCE, wait_until
+from tests.support.workers import ROOT
 
 NewScene = Callable[..., Scene]
 #: As in a container: the command is its first process, and all others end with it.
@@ -29,6 +32,39 @@ HAS_NAMESPACES = (
     subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
 )
 NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES else [])]
+#: Runs four workers in turn in its own process, one task each. It ends only if none leaves a child
+#: or a thread, and no later one leaves more descriptors than the first.
+EMBEDDED = """
+import gc, sys, threading, time
+import psutil
+from celery.contrib.testing.worker import start_worker
+from celery.worker import state
+from tests.acceptance.proj import app, starts
+
+def wait_until(condition):
+    while not condition():
+        time.sleep(0.02)
+
+def count():
+    gc.collect()
+    return psutil.Process().num_fds()
+
+descriptors = 0
+pool, how = sys.argv[1:]
+app.conf.worker_prefetch_multiplier = 1
+for key in "abcd":
+    app.send_task("tests.acceptance.proj.work", [key])
+    with start_worker(app, pool=pool, perform_ping_check=False, heartbeat_sqs=True) as worker:
+        wait_until(lambda: starts(key))
+        if how == "warm":
+            state.should_stop = 0
+            wait_until(worker.blueprint.shutdown_complete.is_set)
+    state.should_stop = None
+    del worker
+    wait_until(lambda: (psutil.Process().children(), threading.active_count()) == ([], 1))
+    descriptors = descriptors or count()
+    wait_until(lambda: count() <= descriptors)
+"""
 #: How long a process of a killed worker may still live, in seconds: less than the 15 s for which a
 #: keeper that can't release its messages would try.
 GONE_AFTER = 12.0
@@ -108,6 +144,24 @@ def test_a_worker_that_docker_stops_deletes_finished_messages_and_leaves_no_keep
     assert scene.keys("end") == ["a"]
     assert "the keeper's process" not in worker.logs()
     assert keepers_on(scene) == []
+
+
+@pytest.mark.parametrize("pool", ["solo", "threads"])
+@pytest.mark.parametrize("how", ["cold", "warm"])
+def test_embedded_workers_that_have_ended_leave_nothing_in_their_process(
+    new_scene: NewScene, pool: str, how: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    env = {
+        "CELERY_BROKER_URL": scene.proxy.broker_url,
+        "PROJ_LEDGER": str(scene.ledger),
+        "PROJ_CONF": json.dumps({"task_default_queue": scene.name}),
+    }
+    command = [sys.executable, "-c", EMBEDDED, pool, how]
+    env = {**os.environ, **SAFE_ENV, **env}
+    subprocess.run(command, env=env, cwd=ROOT, check=True, timeout=4 * PATIENCE)
+    assert scene.keys("end") == ["a", "b", "c", "d"]
+    assert scene.counts() == (0, 0)
 
 
 def test_a_worker_that_celery_multi_starts_and_stops_leaves_no_keeper(

@@ -47,6 +47,7 @@ NEEDS: tuple[Need, ...] = (
     *used(
         _WORKER,
         ("app", "the app"),
+        ("blueprint", "whether the worker has ended"),
         ("concurrency", "the size of the pool"),
         ("hostname", "the worker's name"),
         ("pool", "the pool"),
@@ -64,6 +65,7 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.worker.state", ("task_ready", "forgets a task that is not run", "request")),
     *used("celery.worker.state", ("should_stop", "ends a broken worker")),
     *used("celery.worker.state", ("maybe_shutdown", "ends a worker that waits for its keeper", "")),
+    *used("celery.bootsteps", ("TERMINATE", "the state of a worker that has ended")),
     *used("celery.worker.strategy", ("default", "identifies tasks with their own strategy")),
     *used("celery.platforms", ("EX_FAILURE", "the exit code of a broken worker")),
     *used(

@@ -16,6 +16,12 @@ PRIVATE: tuple[Need, ...] = (
             "none: Celery sends the signal `worker_shutting_down` only after the wait",
             "",
         ),
+        (
+            "terminate",
+            "replaced, to end the heartbeat after a cold shutdown",
+            "none: Celery sends the signal `worker_shutdown` only after a warm one",
+            "in_sighandler=",
+        ),
     ),
     *internals(
         "celery.app.task:Task",
