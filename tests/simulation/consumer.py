@@ -66,6 +66,8 @@ class Consumer:
         is_beside = bool(self._open)
         sent_at, suspended = worker.now(), worker.suspended
         timeout = worker.terms.asked(url, url)
+        # A server that is stalled may answer after the last seconds for which the worker waits.
+        held_for = world.starting.left(worker.name)
         worker.hurry(worker.terms.of(url, timeout).threshold)
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
@@ -85,7 +87,8 @@ class Consumer:
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
             # Not a poll that a lost channel abandoned: its connection was closed long before.
-            if messages and self._life == worker.ended_life and take is answered:
+            is_last = self._life == worker.ended_life and take is answered
+            if messages and is_last and not held_for:
                 world.fail(f"{worker.name} ended without reading {len(messages)} messages")
             worker.when_awake(self._process, partial(take, messages, skipped))
 
@@ -105,7 +108,6 @@ class Consumer:
                 world.clock.at(world.clock() + poll.patience, give_up)
         else:
             deliver_answer = partial(deliver, answered)
-            held_for = world.starting.left(worker.name)
             lasts = float(wait) if is_beside else WAIT_SECONDS
             opened.make_last = world.poll(
                 url, count, wait, timeout, deliver_answer, held_for, lasts
