@@ -23,7 +23,7 @@ class Scene:
     def __init__(self) -> None:
         self.keeper = ThreadKeeper(SimulatedSqs())
         heartbeat = cast("Any", SimpleNamespace(keeper=self.keeper, queues=None, once=None))
-        self._leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat)
+        self._leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat, acks=cast("Any", None))
 
     def receive(self, name: str) -> None:
         message = {"MessageId": name, "ReceiptHandle": name}
@@ -81,7 +81,7 @@ def test_a_late_receive_waits_once_for_all_its_messages(
     keeper = Unconfirmed()
     monkeypatch.setattr(clock, "now", lambda: keeper.now)
     heartbeat = cast("Any", SimpleNamespace(keeper=keeper, queues=None, once=None))
-    leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat)
+    leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat, acks=cast("Any", None))
     poll = Poll(queue="q", url=URL, sent_at=keeper.now - 25, waits=0, count=10, timeout=30)
     payloads: list[Any] = [{"properties": {"delivery_tag": tag}} for tag in ("m1", "m2", "m3")]
     assert leaser.keep_ours(poll, payloads) == []

@@ -21,6 +21,7 @@ NEEDS: tuple[Need, ...] = (
         ("drain_events", "polls without an event loop"),
         ("fetch_message_attributes", "requests the receive count"),
         ("sqs", "makes deletes take less CPU"),
+        ("visibility_timeout", "checks options for new queues before one is created"),
     ),
     *overridden(f"{_SQS}:Transport", f"{_OURS}:Transport", ("Channel", "makes our channel")),
     *overridden(
@@ -85,6 +86,7 @@ NEEDS: tuple[Need, ...] = (
         ("set_event_loop", "restores it after a reconnect", "hub"),
     ),
     *used("kombu.asynchronous.hub:Hub", ("call_later", "polls later", "seconds, call, queue")),
+    *used("kombu.asynchronous.hub:Hub", ("create_loop", "starts tasks before a shutdown", "")),
     *used("kombu.asynchronous.hub:Hub", ("call_soon", "polls at once", "call, queue")),
     *used(
         "kombu.asynchronous.hub:Hub",

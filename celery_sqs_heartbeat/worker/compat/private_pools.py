@@ -17,6 +17,12 @@ PRIVATE: tuple[Need, ...] = (
             "",
         ),
         (
+            "stop",
+            "replaced, to run messages on their last receive first",
+            "none: Celery stops its steps, and the pool with them, without calling any hook before",
+            "in_sighandler=",
+        ),
+        (
             "terminate",
             "replaced, to end the heartbeat after a cold shutdown",
             "none: Celery sends the signal `worker_shutdown` only after a warm one",
