@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.pipeline.report.queries import receives
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, ENDS
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.deliveries import GIVEN_BACK
@@ -226,3 +227,11 @@ def test_a_message_received_a_thousand_times_has_as_many_attempts(attempts: Atte
         "running",
     ]
     assert len(rows) == 1000
+
+
+def test_a_message_that_was_sent_again_is_a_receive_without_an_execution(
+    spark: SparkSession,
+) -> None:
+    frame = events_frame(spark, received(1), deleted(9, cause="sent again"))
+    found = receives(attempts_of(frame, workers_of(frame)), None).collect()
+    assert [(row["why"], row["receives"]) for row in found] == [("sent again", 1)]

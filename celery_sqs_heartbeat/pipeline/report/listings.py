@@ -15,7 +15,7 @@ Kind = Literal["text", "code", "strong", "beam", "labels"]
 Cell = str | Beam | Sequence[str]
 
 #: With more columns, a phone shows each row as a list.
-_NARROW = 5
+_NARROW = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.events import DUE_LATER
+from celery_sqs_heartbeat.leases.events import DUE_LATER, SENT_AGAIN
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
 from celery_sqs_heartbeat.pipeline.tables.workers import missing
 
@@ -68,7 +68,7 @@ def receives(attempts: DataFrame, first: datetime.date | None) -> DataFrame:
         first: The first day that was read; None for all. Receives before it are left out, too.
     """
     is_kept = F.col("started").isNotNull()
-    is_back = F.col("ended_as").isin("released", "lapsed")
+    is_back = F.col("ended_as").isin("released", "lapsed") | (F.col("cause") == SENT_AGAIN)
     why = (
         F.when(F.col("wait_us").isNotNull(), None)
         .when(F.col("received_as") == "finished", "finished")

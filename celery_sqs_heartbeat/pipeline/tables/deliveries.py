@@ -17,6 +17,7 @@ from celery_sqs_heartbeat.leases.events import (
     ARRIVED_LATE,
     DUE_LATER,
     KEPT,
+    SENT_AGAIN,
     UNDELIVERABLE,
     UNSETTLED,
     WORKER_DIED,
@@ -27,7 +28,8 @@ from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAIT
 #: A later delivery of a message that still runs has its own id, and so have its events.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")
 
-#: The causes for which the package gives messages back. Any other cause becomes `other`.
+#: The causes for which the package gives messages back, or replaces them. Any other cause becomes
+#: `other`.
 GIVEN_BACK = (
     "other",
     "failed",
@@ -48,6 +50,7 @@ GIVEN_BACK = (
     ARRIVED_LATE,
     UNDELIVERABLE,
     UNSETTLED,
+    SENT_AGAIN,
 )
 RECEIVED_AS = ("new", "redelivered", "finished")
 ENDED_AS = ("deleted", "released", "lapsed")
@@ -65,6 +68,7 @@ def deliveries_of(events: DataFrame) -> DataFrame:
     lapsed = _is(Kind.MESSAGE_LAPSING, Kind.DELETE_ABANDONED)
     end = F.when(deleted, 0).when(released, 1).when(lapsed, 2)
     given_back = _code(F.col("cause"), GIVEN_BACK)
+    has_cause = released | lapsed | (deleted & (F.col("cause") == SENT_AGAIN))
     folded = (
         events.where(F.col("msg").isNotNull() & F.col("dlv").isNotNull())
         .groupBy(*KEY)
@@ -81,7 +85,7 @@ def deliveries_of(events: DataFrame) -> DataFrame:
             F.max(F.when(end.isNotNull(), ts)).alias("ended"),
             F.max(ts).alias("last_event"),
             _last(end).alias("end_code"),
-            _last(F.when(released | lapsed, given_back)).alias("cause_code"),
+            _last(F.when(has_cause, given_back)).alias("cause_code"),
             F.max(F.when(received, F.col("vt"))).alias("vt"),
             _last(F.when(released, F.coalesce("vt", F.lit(0))).otherwise(F.col("vt"))).alias(
                 "last_vt"

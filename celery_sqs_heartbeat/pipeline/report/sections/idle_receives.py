@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from celery_sqs_heartbeat.leases.events import (
     ARRIVED_LATE,
     DUE_LATER,
+    SENT_AGAIN,
     UNDELIVERABLE,
     UNSETTLED,
     WORKER_DIED,
@@ -36,6 +37,7 @@ _MEANINGS: Mapping[str, str] = {
     NO_ROOM: "too many messages already waited behind others of their group",
     WAITED_LONG: "the message ahead of it in its group took too long",
     DUE_LATER: "its task is due later, so it was left to SQS until then",
+    SENT_AGAIN: "it was received for the last time and could not start, so a copy was sent",
     ARRIVED_LATE: "too little of its lease was left when it arrived",
     UNDELIVERABLE: "Celery could not make a task of it",
     UNSETTLED: "nothing would have acked or rejected it",
@@ -72,7 +74,7 @@ def idle_receives(found: Findings) -> IdleReceives | str:
     total = sum(row["receives"] for row in idle)
     by_cause = listing(
         "Receives without an execution, by queue and cause",
-        ("queue", "cause", "meaning", "receives", "share of the queue's receives"),
+        ("queue", "cause", "meaning", "receives", "share of queue"),
         [
             (
                 text(row["queue"]),
