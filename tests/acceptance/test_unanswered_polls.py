@@ -57,8 +57,11 @@ def test_an_unreachable_sqs_makes_a_worker_unready_but_no_restart_would_help_it(
     scene.send("work", "a")
     scene.wait_for_notes("end", 1)
     worker.wait_for_log(f"{FAILS} {scene.name} {WORKS}")
-    ours = [line for line in worker.logs().splitlines() if FAILS in line]
-    assert len(ours) == 2, ours
+    *failures, works = [line for line in worker.logs().splitlines() if FAILS in line]
+    assert WORKS in works
+    # Once per change: an open poll may fail in another way than those after it.
+    said = [line.partition("retried: ")[2] for line in failures]
+    assert len(said) == len(set(said)) <= 2
     sample = r"^sqs_heartbeat_polls_unanswered_total\S* (\S+)"
     (counted,) = re.findall(sample, ask(worker, "/metrics"), re.MULTILINE)
     assert float(counted) >= 1
