@@ -27,7 +27,7 @@ MOST_STUCK = 6
 #: count even if others return.
 MANY_STUCK = 72
 #: How long the keeper waits for a call, by the smallest threshold in it, both in seconds.
-PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
+PATIENCE = {0.3: 0.6, 10: 10 / 3, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
 RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNSURE, Outcome.UNKNOWN)
 
