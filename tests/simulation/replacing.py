@@ -62,11 +62,17 @@ def _disturb(world: World, worker: SimulatedWorker) -> None:
 
 
 def _can_be_missed(world: World, worker: SimulatedWorker, keeping: Apart) -> bool:
-    """Return whether a keeper may die. In a calm world, only if no lease has lost time already."""
+    """Return whether a keeper may die. In a calm world, only if no lease has lost time already.
+
+    Nor if the queue's timeout has become so short that a lease may end before the next keeper.
+    """
     if not world.profile.is_calm:
         return True
-    now = world.clock()
+    now, threshold = world.clock(), world.profile.terms.threshold
     is_awake = now >= worker.paused_until
-    has_tries = any(lease.attempts for lease in keeping.board.leases())
+    has_time = all(
+        not lease.attempts and lease.terms.threshold >= threshold
+        for lease in keeping.board.leases()
+    )
     waits = now - keeping.process.calls.oldest()
-    return is_awake and not has_tries and waits <= world.profile.terms.threshold / 10
+    return is_awake and has_time and waits <= threshold / 10
