@@ -181,7 +181,7 @@ def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
     ("seed", "forgotten"),
     [
         pytest.param(105, "limit", id="extensions"),
-        pytest.param(121, "releases", id="releases", marks=pytest.mark.thorough),
+        pytest.param(16, "releases", id="releases", marks=pytest.mark.thorough),
     ],
 )
 def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found(

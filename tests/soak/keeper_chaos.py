@@ -19,6 +19,9 @@ LONGEST = 4.0
 BETWEEN_KILLS = 1.0
 #: On a busy machine, a keeper that is younger may still be starting, in seconds.
 YOUNG_SECONDS = 4.0
+#: How often a killed keeper's successor is killed, too, and for how long it may have run, in
+#: seconds: not until its first tick.
+AGAIN, START_SECONDS = 0.5, 0.6
 #: How often a stopped keeper is checked, in seconds.
 LOOK_SECONDS = 0.05
 
@@ -44,11 +47,13 @@ class KeeperChaos:
         self._is_over = is_over
 
     def kill(self, member: Member) -> None:
-        """Kill a worker's keeper."""
+        """Kill a worker's keeper, and maybe others before they are ready."""
         if keepers := member.keepers.living():
             self._fleet.record("keeper-kill", member, keepers[-1].pid)
             with contextlib.suppress(psutil.NoSuchProcess):
                 keepers[-1].kill()
+            if self._chance.random() < AGAIN:
+                self._later(self._chance.random() * START_SECONDS, lambda: self.kill(member))
 
     def kill_with_worker(self, member: Member) -> None:
         """Kill a worker and its keeper, one soon after the other."""
