@@ -42,6 +42,7 @@ WEIGHTS = {
     "kill both": 2,
     "break": 4,
     "cut off": 2,
+    "forget": 2,
 }
 #: How often a worker in shutdown is chosen, relative to one that is not.
 LEAVING_WEIGHT = 0.3
@@ -163,6 +164,10 @@ class Chaos:
             self._break(member)
         elif what == "cut off":
             self._cut_off(member)
+        elif what == "forget":
+            # A firewall drops silently what is sent on the connections that are open now.
+            self._fleet.record("forget", member)
+            member.link.proxy.forget_connections()
 
     def _kill_pool_process(self, member: Member) -> None:
         if pids := member.pool_pids():

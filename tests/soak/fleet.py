@@ -37,7 +37,7 @@ STACKS_SECONDS = 20.0
 #: (celery/concurrency/asynpool.py). By then the worker has released its messages.
 _WRITES_INDEFINITELY = re.compile(r"in _write_job\n(?:  .*\n)+?.*in on_stop_not_started\n")
 #: After only these kinds of harm, a worker must exit with code 0.
-GENTLE = {"warm", "pause", "break", "cut off", "pool-kill", "keeper-kill", "keeper-pause"}
+GENTLE = {"warm", "pause", "break", "cut off", "forget", "pool-kill", "keeper-kill", "keeper-pause"}
 
 
 class Fleet:
