@@ -166,7 +166,8 @@ class WorkerKeeper:
         """
         now, consumer = self.keeper.now(), self._worker.consumer
         connection = consumer and consumer.connection
-        if not (connection and connection.connected):
+        is_open = bool(connection and connection.connected)
+        if not is_open:
             if self._is_connected and not self._has_ended:
                 self._is_connected = False
                 self.keeper.order("connected", False)
@@ -177,11 +178,15 @@ class WorkerKeeper:
             consumer.call_soon(self._tick)
         if self._polled is not None and self._polled.tried_at > self._tried_at:
             self._tried_at = self._polled.tried_at
-            self.keeper.say("tick")
+            # A solo pool may run a task since its first poll: then the loop answers only after it.
+            self._note_turn(is_open=is_open)
 
     def _tick(self) -> None:
         self._is_asked = False
-        if not (self._is_connected or self._has_ended):
+        self._note_turn(is_open=True)
+
+    def _note_turn(self, *, is_open: bool) -> None:
+        if is_open and not (self._is_connected or self._has_ended):
             self._is_connected = True
             self.keeper.order("connected", True)
             self.keeper.order("loop", *_loop(self._worker))
