@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -155,6 +157,15 @@ def run_command(tmp_path: Path, proxy: FaultProxy) -> Callable[[str], str]:
     return run
 
 
+def is_ready(page: str) -> bool:
+    """Return whether a worker's page says that the worker is connected."""
+    try:
+        urllib.request.urlopen(f"{page}/readyz").close()
+    except urllib.error.HTTPError:
+        return False
+    return True
+
+
 def test_the_commands_of_the_readme_look_at_its_worker(
     start_proj: Start, run_command: Callable[[str], str]
 ) -> None:
@@ -162,6 +173,7 @@ def test_the_commands_of_the_readme_look_at_its_worker(
     # Of the keeper's process, which is ready after the worker or before it.
     worker.wait_for_log("status page at http://")
     (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
+    wait_until(lambda: is_ready(page))
     doctor, status, iam = LOOK
     assert "0 errors" in run_command(doctor)
     assert "worker1@localhost" in run_command(f"{status} --url {page}")
