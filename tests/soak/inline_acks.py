@@ -5,12 +5,17 @@ The lease ends at the ack, so nothing extends or releases the message if its del
 
 from __future__ import annotations
 
+import math
+
 from tests.soak.blocks import Block, free
 from tests.soak.delivery import Delivery
 from tests.soak.model import DELETE, Call, Records
 from tests.soak.releases import GRACE
 from tests.soak.table import ACK_FAILED, KILLED, UNREAD, Cause
 from tests.soak.worker_history import WorkerHistory
+
+#: How long kombu's client waits for an answer, in seconds: botocore's default.
+CLIENT_SECONDS = 60.0
 
 
 def why_undeleted(delivery: Delivery, history: WorkerHistory) -> Cause | None:
@@ -49,5 +54,12 @@ def _wait(calls: list[Call]) -> Block:
     return Block(
         why=Cause(UNREAD, "its worker waited for an inline delete"),
         start=min(call.started for call in calls),
-        end=max(call.ended for call in calls),
+        end=max(_end(call) for call in calls),
     )
+
+
+def _end(call: Call) -> float:
+    """Return when the worker waited no longer for a call."""
+    # On a connection that was forgotten, no answer comes.
+    is_unanswered = call.forwarded < math.inf and call.done == math.inf
+    return call.started + CLIENT_SECONDS if is_unanswered else call.ended

@@ -125,8 +125,12 @@ def was_stopped(delivery: Delivery, run: Run, history: WorkerHistory) -> bool:
 
 
 def _may_not_know_end(run: Run, at: float, history: WorkerHistory) -> bool:
-    """Return whether a worker may not yet have known at that time that a task had ended."""
-    return run.ended > at or free(run.ended, at, history.still) < GRACE
+    """Return whether a worker may not yet have known at that time that a task had ended.
+
+    It reads nothing and acks nothing while it waits for the inline delete of another message.
+    """
+    unread = [*history.still, *(history.waiting if history.info.acks_inline else ())]
+    return run.ended > at or free(run.ended, at, unread) < GRACE
 
 
 def _why_released_before_its_start(

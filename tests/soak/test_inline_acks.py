@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.soak.story import Story
@@ -67,3 +69,15 @@ def test_a_worker_reads_nothing_while_it_waits_for_an_inline_delete() -> None:
     assert verdict.redeliveries == [
         "it was not read in time: its worker waited for an inline delete"
     ]
+
+
+def test_the_ack_of_a_killed_worker_waited_behind_a_delete_that_nobody_answered() -> None:
+    story = Story().acks_inline("a").receive_other("a", 0.5).receive("a", 1, 1.0)
+    story.run("a", 1, 1.5, 2.0).harm("kill", "a", 5.0).hide("a", 1, 5.05, 0)
+    story.receive("b", 2, 5.1).run("b", 2, 5.3, 5.8).delete("b", 2, 5.9)
+    assert "became visible after receive 1 without a cause" in story.verdict().faults
+    call = story.delete("a", 1, 2.1, fails=True, fault="", inline=True).records.calls[-1]
+    call.entries[0].handle, call.forwarded, call.done = "o", 2.1, math.inf
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.redeliveries[0] == "its worker was killed"
