@@ -51,7 +51,7 @@ class Heartbeat:
         http_client: kombu's client for polls, if there is an event loop.
         curl_working: Is held while that client's curl works, and until the messages it received
             are leased. Signals are handled after that.
-        arriving: The receipt handles of the leased messages that are being delivered.
+        arriving: The receipt handles of the messages that are being leased and delivered.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
         start_queues: Returns the names of the queues with which the worker starts.

@@ -9,6 +9,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from celery_sqs_heartbeat.transport.answers import readable
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
@@ -83,26 +84,31 @@ class BlockingPoller:
                 is_beside=is_beside or bool(self._open.waiting_for(queue)),
             )
             self._open.add(poll)
-        answer = self._receive(poll, url)
-        deliver = None if self._heartbeat.is_ending else self._kombu.consumer(queue)
-        return self._intake.take(poll, answer, deliver=deliver)
+        tags: list[str] = []
+        try:
+            try:
+                answer = self._receive(poll, url)
+                tags = [message["ReceiptHandle"] for message in readable(answer)]
+                # Before the poll ends: until they take slots, no other poll may request as many.
+                self._heartbeat.arriving.update(tags)
+            finally:
+                self._schedule.note_end(poll, is_full=len(tags) >= poll.count)
+            deliver = None if self._heartbeat.is_ending else self._kombu.consumer(queue)
+            return self._intake.take(poll, answer, deliver=deliver)
+        finally:
+            self._heartbeat.arriving.difference_update(tags)
 
     def _receive(self, poll: Poll, url: str) -> Any:
-        is_full = False
         try:
             # If a role must be assumed, kombu does so here.
             client = self._room.client = self._kombu.client(poll.queue)
             with following(client, poll, lambda: self._receives.note_failure(poll)):
                 answer = client.receive_message(**self._parameters(poll, url))
             self._receives.note_answer(poll)
-            is_full = len(answer.get("Messages") or ()) >= poll.count
         except (BotoCoreError, ClientError) as error:
             self._receives.note_failure(poll, error)
             raise
-        else:
-            return answer
-        finally:
-            self._schedule.note_end(poll, is_full=is_full)
+        return answer
 
     def _parameters(self, poll: Poll, url: str) -> dict[str, Any]:
         system, of_sender = self._kombu.wanted_attributes()

@@ -16,6 +16,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from celery_sqs_heartbeat.transport import poll as poll_module
+from celery_sqs_heartbeat.transport.leaser import Leaser
 from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
 from tests.integration.test_transport import ChannelHarness
 from tests.support.blocked_polls import BlockedPoll, BlockedPolls
@@ -196,6 +197,34 @@ def test_messages_that_wait_for_the_pool_count_as_prefetched(new_busy: NewBusy) 
     (second,) = busy.polls.next()
     assert second.requests == 10
     busy.fill(second)
+    busy.wait_for(20)
+    assert not busy.polls.has_more
+    busy.close([])
+
+
+def test_messages_that_are_being_leased_count_as_prefetched(
+    new_busy: NewBusy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_leasing, may_lease = threading.Event(), threading.Event()
+    lease_all = Leaser.lease_all
+
+    def lease_slowly(*args: Any) -> Any:
+        is_leasing.set()
+        assert may_lease.wait(PATIENCE)
+        return lease_all(*args)
+
+    busy = new_busy(20)
+    (first,) = busy.polls.next()
+    busy.fill(first)
+    (second,) = busy.polls.next()
+    busy.wait_for(10)
+    monkeypatch.setattr(Leaser, "lease_all", lease_slowly)
+    busy.fill(second)
+    assert is_leasing.wait(PATIENCE)
+    busy.desk.channel.poll_more()
+    # The other threads would send a poll at once.
+    assert not busy.polls.has_more_within(0.3)
+    may_lease.set()
     busy.wait_for(20)
     assert not busy.polls.has_more
     busy.close([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from dataclasses import dataclass, field
@@ -60,6 +61,12 @@ class BlockedPolls:
     def has_more(self) -> bool:
         """Whether a poll was sent that `next` did not return."""
         return not self._sent.empty()
+
+    def has_more_within(self, seconds: float) -> bool:
+        """Return whether such a poll is sent within so many seconds."""
+        with contextlib.suppress(queue.Empty):
+            self._sent.put(self._sent.get(timeout=seconds))
+        return self.has_more
 
     def _receive(self, **asked: Any) -> Any:
         poll = BlockedPoll(asked, threading.current_thread().name == POLL_THREAD)
