@@ -84,19 +84,17 @@ class BlockingPoller:
                 is_beside=is_beside or bool(self._open.waiting_for(queue)),
             )
             self._open.add(poll)
-        tags: list[str] = []
         try:
-            try:
-                answer = self._receive(poll, url)
-                tags = [message["ReceiptHandle"] for message in readable(answer)]
-                # Before the poll ends: until they take slots, no other poll may request as many.
-                self._heartbeat.arriving.update(tags)
-            finally:
-                self._schedule.note_end(poll, is_full=len(tags) >= poll.count)
+            answer = self._receive(poll, url)
+        except BaseException:
+            self._schedule.note_end(poll, is_full=False)
+            raise
+        tags = [message["ReceiptHandle"] for message in readable(answer)]
+        with self._intake.arriving(tags):
+            # Not before: until they take slots, no other poll may request as many.
+            self._schedule.note_end(poll, is_full=len(tags) >= poll.count)
             deliver = None if self._heartbeat.is_ending else self._kombu.consumer(queue)
             return self._intake.take(poll, answer, deliver=deliver)
-        finally:
-            self._heartbeat.arriving.difference_update(tags)
 
     def _receive(self, poll: Poll, url: str) -> Any:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,7 +82,7 @@ class PollResponseHandler:
         self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
     ) -> None:
         """Deliver leased messages. It may take long: a solo pool runs tasks in this call."""
-        with self._arriving(fresh), self._heartbeat.curl_working.opened():
+        with self.arriving(map(tag_of, fresh)), self._heartbeat.curl_working.opened():
             ready = self._heartbeat.groups.hold_back(
                 self._leaser.keep_ours(poll, fresh),
                 queue=poll.queue,
@@ -92,12 +92,13 @@ class PollResponseHandler:
 
     def _deliver_later(self, payload: Payload, deliver: Callable[[Payload], object]) -> None:
         """Deliver a message that has waited for another of its group."""
-        with self._arriving([payload]):
+        with self.arriving([tag_of(payload)]):
             self._deliverer.deliver_all([payload], deliver)
 
     @contextmanager
-    def _arriving(self, payloads: Sequence[Payload]) -> Iterator[None]:
-        tags = [tag_of(payload) for payload in payloads]
+    def arriving(self, receipt_handles: Iterable[str]) -> Iterator[None]:
+        """Note that messages are being leased or delivered. Each will take a prefetch slot."""
+        tags = set(receipt_handles)
         self._heartbeat.arriving.update(tags)
         try:
             yield

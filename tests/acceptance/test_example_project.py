@@ -285,14 +285,11 @@ def are_totals(made: dict[str, bytes]) -> None:
 
 def lives_as_long_as_its_probe_is_answered(worker: ProcessWorker) -> None:
     (port,) = map(int, re.findall(r"status page at http://127\.0\.0\.1:(\d+)/", worker.logs()))
-    wait_until(
-        lambda: subprocess.run(probe(port, "livenessProbe"), capture_output=True).returncode == 0
-    )
+    command = probe(port, "livenessProbe")
+    wait_until(lambda: subprocess.run(command, capture_output=True).returncode == 0)
     worker.kill()
     # Its keeper, which serves the page, ends on its own.
-    wait_until(
-        lambda: subprocess.run(probe(port, "livenessProbe"), capture_output=True).returncode != 0
-    )
+    wait_until(lambda: subprocess.run(command, capture_output=True).returncode != 0)
 
 
 def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(

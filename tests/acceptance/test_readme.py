@@ -8,8 +8,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from celery import Celery
 
 from celery_sqs_heartbeat.journal import read_journal
 from tests.acceptance.scene import StartWorker
+from tests.acceptance.test_operating import probe
 from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands, languages
 from tests.support.proxy import FaultProxy
@@ -157,15 +156,6 @@ def run_command(tmp_path: Path, proxy: FaultProxy) -> Callable[[str], str]:
     return run
 
 
-def is_ready(page: str) -> bool:
-    """Return whether a worker's page says that the worker is connected."""
-    try:
-        urllib.request.urlopen(f"{page}/readyz").close()
-    except urllib.error.HTTPError:
-        return False
-    return True
-
-
 def test_the_commands_of_the_readme_look_at_its_worker(
     start_proj: Start, run_command: Callable[[str], str]
 ) -> None:
@@ -173,7 +163,7 @@ def test_the_commands_of_the_readme_look_at_its_worker(
     # Of the keeper's process, which is ready after the worker or before it.
     worker.wait_for_log("status page at http://")
     (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
-    wait_until(lambda: is_ready(page))
+    wait_until(lambda: probe(worker, "/readyz")[0] == 200)
     doctor, status, iam = LOOK
     assert "0 errors" in run_command(doctor)
     assert "worker1@localhost" in run_command(f"{status} --url {page}")

@@ -129,10 +129,11 @@ def test_a_report_blames_a_killed_worker_by_name_and_counts_executions(
     assert scene.keys("start") == ["killed", "killed", "killed", "swallowed"]
     before = report(journal)
     # The oldest environment, which collects this file, has no pyarrow.
+    from tests.pipeline.builders import SECOND
     from tests.pipeline.journals import Worker, write_all
 
     # An hour later: by then, a worker without a last line counts as dead.
-    later = Worker("w-unrelated", time.time_ns() // 1000 + 3600 * 1_000_000)
+    later = Worker("w-unrelated", time.time_ns() // 1000 + 3600 * SECOND)
     later.attempt("another", 1, later.started, 1, "message-deleted", queue=scene.name)
     write_all(journal, [later])
     for tables in (before, report(journal)):

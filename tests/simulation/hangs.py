@@ -76,10 +76,11 @@ class Hangs:
             # The first call that fails shows it, and the next one uses a new connection.
             self._forgotten[worker] = world.clock() + timeout
             return Hang(there=math.inf, fails_after=timeout)
-        ends.append(math.inf if chance < 0.4 else world.clock() + seconds)
         if chance < 0.4:
+            ends.append(math.inf)
             world.disturb(worker, "a call is never answered")
             return Hang(there=math.inf)
+        ends.append(world.clock() + seconds)
         # If sent late, it may disturb a new owner. That must not happen in a calm world.
         if chance < 0.7 or world.profile.is_calm:
             world.disturb(worker, "a call is answered late")

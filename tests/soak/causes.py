@@ -97,7 +97,7 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         until = min(delivery.visible_at, history.info.ended)
         # A worker in shutdown looks for its pool's results once a second.
         grace = GRACE + RESULT_SECONDS * bool(history.stops(run.ended))
-        unread = [*both, *history.asleep, *(history.waiting if history.info.acks_inline else ())]
+        unread = [*both, *history.asleep, *history.unacked]
         if free(max(run.ended, delivery.receive.done), until, unread) > grace:
             return None
     if next_keeper_could_keep(delivery, history, due, end, blocks):

@@ -129,7 +129,7 @@ def _may_not_know_end(run: Run, at: float, history: WorkerHistory) -> bool:
 
     It reads nothing and acks nothing while it waits for the inline delete of another message.
     """
-    unread = [*history.still, *(history.waiting if history.info.acks_inline else ())]
+    unread = [*history.still, *history.unacked]
     return run.ended > at or free(run.ended, at, unread) < GRACE
 
 

@@ -97,6 +97,11 @@ class WorkerHistory:
         return bool(self.did(["kill"], -math.inf, self.info.ended))
 
     @property
+    def unacked(self) -> list[Block]:
+        """When it acked nothing, because it acks inline and waited for a call."""
+        return self.waiting if self.info.acks_inline else []
+
+    @property
     def gone(self) -> Block:
         """The time in which its main process was gone."""
         why = Cause(KILLED, "its worker was killed")
