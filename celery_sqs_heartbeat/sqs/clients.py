@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from threading import Lock
 from typing import Any
 
 import boto3
@@ -12,6 +14,7 @@ from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, RefreshableCredentials
 from botocore.session import get_session
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
@@ -25,6 +28,9 @@ MAX_TIMEOUT = 5.0
 #: The part of the threshold that a timeout takes. After two calls without an answer, there is time
 #: for a third. A little less than `CALL_PART`, so that botocore ends a call before its keeper does.
 TIMEOUT_PART = 0.3
+#: How long calls wait for the client that another one makes, in seconds. Then one makes its own,
+#: because whatever the session asks may hang.
+MAKING_SECONDS = 5.0
 #: kombu's default for `sts_token_timeout`, in seconds.
 _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it expires, in seconds.
@@ -93,14 +99,16 @@ class ClientPool:
     """Makes a client for each queue and reuses it.
 
     Threads share clients, which boto3 allows. Each client has its own session, because sessions
-    must not be shared.
+    must not be shared. A client takes about 0.1 s of CPU. If each call made its own while there is
+    none, a busy machine would make nothing but clients, and the keeper would give all calls up.
     """
 
     def __init__(self, new_session: NewSession | None = None) -> None:
         self._new_session = new_session
         self._uses: dict[str, tuple[BrokerConfig, float]] = {}
         self._addresses: dict[str, str] = {}
-        self._clients: dict[str, tuple[tuple[BrokerConfig, float], Any]] = {}
+        self._clients: dict[str, _Making] = {}
+        self._lock = Lock()
 
     def use(
         self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
@@ -127,15 +135,48 @@ class ClientPool:
 
         Raises:
             KeyError: `use` was never called for that queue.
+            Exception: The client can't be made. The next call tries again.
         """
         use = self._uses[queue_url]
-        made_for, client = self._clients.get(queue_url, (None, None))
-        if made_for != use:
-            # Two threads may both make a client; the later one stays. There is no lock, because
-            # with a role this waits for STS, and other queues must not wait.
-            client = new_client(use[0], queue_url, use[1], self._new_session)
-            self._clients[queue_url] = (use, client)
-        return client
+        while True:
+            with self._lock:
+                making = self._clients.get(queue_url)
+                is_mine = making is None or making.use != use or making.is_late
+                if making is None or is_mine:
+                    making = self._clients[queue_url] = _Making(use)
+            if is_mine:
+                # Without the lock: with a role it waits for STS, and other queues must not wait.
+                self._make(making, queue_url)
+            else:
+                wait([making.client], making.late_at - clock.now())
+            if making.client.done():
+                return making.client.result()
+
+    def _make(self, making: _Making, queue_url: str) -> None:
+        config, threshold = making.use
+        try:
+            client = new_client(config, queue_url, threshold, self._new_session)
+        except BaseException as error:
+            with self._lock:
+                if self._clients.get(queue_url) is making:
+                    del self._clients[queue_url]
+            making.client.set_exception(error)
+        else:
+            making.client.set_result(client)
+
+
+class _Making:
+    """A client that one call makes, and others wait for."""
+
+    def __init__(self, use: tuple[BrokerConfig, float]) -> None:
+        self.use = use
+        self.client: Future[Any] = Future()
+        self.late_at = clock.now() + MAKING_SECONDS
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has taken so long that it may hang."""
+        return not self.client.done() and clock.now() >= self.late_at
 
 
 def new_client(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue, SimpleQueue
 from typing import Any
 
+import boto3
 import pytest
 from kombu import Connection
 
@@ -112,6 +115,74 @@ def test_a_client_is_reused_until_the_configuration_changes() -> None:
     assert pool(URL) is client
     pool.use(other, URL, 10)
     assert credentials_of(pool(URL)).access_key == "x"
+
+
+class Sessions:
+    """Makes sessions, each only after it was let go."""
+
+    def __init__(self) -> None:
+        self.asked: Queue[SimpleQueue[Exception | None]] = Queue()
+
+    def __call__(self) -> boto3.Session:
+        go_on: SimpleQueue[Exception | None] = SimpleQueue()
+        self.asked.put(go_on)
+        if error := go_on.get(timeout=PATIENCE):
+            raise error
+        return boto3.Session("a", "b", region_name="us-east-1")
+
+
+@pytest.fixture
+def sessions() -> Sessions:
+    return Sessions()
+
+
+@pytest.fixture
+def slow_pool(sessions: Sessions) -> ClientPool:
+    pool = ClientPool(sessions)
+    config = BrokerConfig(
+        endpoint_url=None, region="us-east-1", use_ssl=True, access_key="a", secret_key="b"
+    )
+    pool.use(config, URL, 10)
+    return pool
+
+
+def test_calls_that_find_no_client_make_one_together(
+    slow_pool: ClientPool, sessions: Sessions
+) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        calls = [threads.submit(slow_pool, URL) for _ in range(8)]
+        sessions.asked.get(timeout=PATIENCE).put(None)
+        (client,) = {call.result(PATIENCE) for call in calls}
+    assert sessions.asked.empty()
+    assert slow_pool(URL) is client
+
+
+def test_after_a_client_could_not_be_made_the_next_call_tries_again(
+    slow_pool: ClientPool, sessions: Sessions
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(slow_pool, URL)
+        sessions.asked.get(timeout=PATIENCE).put(RuntimeError("the vault is closed"))
+        assert isinstance(call.exception(PATIENCE), RuntimeError)
+        call = threads.submit(slow_pool, URL)
+        sessions.asked.get(timeout=PATIENCE).put(None)
+        assert call.result(PATIENCE) is slow_pool(URL)
+
+
+def test_a_client_that_takes_too_long_is_made_again(
+    slow_pool: ClientPool, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "MAKING_SECONDS", 0.0)
+    with ThreadPoolExecutor(8) as threads:
+        hanging = threads.submit(slow_pool, URL)
+        go_on = sessions.asked.get(timeout=PATIENCE)
+        monkeypatch.setattr(clients, "MAKING_SECONDS", PATIENCE)
+        other = threads.submit(slow_pool, URL)
+        sessions.asked.get(timeout=PATIENCE).put(None)
+        assert slow_pool(URL) is other.result(PATIENCE)
+        go_on.put(None)
+        assert hanging.result(PATIENCE) is not other.result()
+    assert slow_pool(URL) is other.result()
 
 
 @pytest.fixture
