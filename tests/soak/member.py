@@ -29,8 +29,8 @@ RETRY_MODES = ["standard", "standard", "adaptive"]
 #: In the mode "legacy", inline deletes follow boto3's pattern. In the others, boto3 makes them.
 INLINE_RETRY_MODES = ["legacy", "legacy", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
-#: The fraction of workers with threads whose pool is ordered to grow, which Celery's cannot do.
-BREAKING = 0.15
+#: The fraction of workers with threads whose pool takes no more than so many tasks.
+BREAKING, JOBS = 0.15, 10
 #: The pools whose workers may ack inline, and the fraction that does. The audit knows what the main
 #: processes of these pools wait for.
 INLINE_POOLS, INLINE = ["prefork", "threads"], 0.3
@@ -114,9 +114,8 @@ def start_member(
         "sqs_heartbeat_journal": str(folder / "journal"),
     }
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)
-    threads = ["--autoscale=6,2"] if breaks else ["-c", str(concurrency)]
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])
-    arguments = ["-P", pool, *threads, "-Q", ",".join(queues)]
+    arguments = ["-P", pool, "-c", str(concurrency), "-Q", ",".join(queues)]
     acks_inline = pool in INLINE_POOLS and chance.random() < INLINE
     conf["sqs_heartbeat_ack"] = "inline" if acks_inline else "batched"
     retry_mode = chance.choice(INLINE_RETRY_MODES if acks_inline else RETRY_MODES)
@@ -133,6 +132,7 @@ def start_member(
             "SOAK_WORKER": name,
             "SOAK_CONF": json.dumps(conf),
             "PROJ_BREAK": str(break_file),
+            **({"SOAK_JOBS": str(JOBS)} if breaks else {}),
         },
         log_dir=folder,
     )

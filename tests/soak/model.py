@@ -141,7 +141,7 @@ class WorkerInfo:
         keeper_ended: When its last keeper had ended.
         cancels: Whether it cancels running tasks when it loses its connection.
         on_lost: Its `sqs_heartbeat_on_lost`.
-        breaks: Whether its pool is ordered to grow and cannot. The worker then exits.
+        breaks: Whether its pool stops taking tasks after a while. The worker then exits.
         acks_inline: Whether kombu deletes its messages, except those of FIFO queues.
         settings: The settings that were drawn for it, for its trace.
     """

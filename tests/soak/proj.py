@@ -101,6 +101,21 @@ class WritesDisconnects(bootsteps.Step):
 app.steps["consumer"].add(WritesDisconnects)
 
 
+@signals.worker_ready.connect
+def lose_threads(sender: Any, **_: Any) -> None:
+    """Break a pool of threads as a limit of the system does, after a few tasks."""
+    if "SOAK_JOBS" not in os.environ:
+        return
+    start, left = sender.pool.executor.submit, iter(range(int(os.environ["SOAK_JOBS"])))
+
+    def submit(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        return start(*args, **kwargs)
+
+    sender.pool.executor.submit = submit
+
+
 @signals.task_revoked.connect
 def note_revoked(request: Any, expired: bool, **_: Any) -> None:
     """Record that a task expired, or was stopped because its lease was lost."""

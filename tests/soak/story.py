@@ -270,7 +270,7 @@ class Story:
         return self
 
     def breaks(self, worker: str) -> Story:
-        """A worker's pool is ordered to grow, and cannot."""
+        """A worker's pool stops taking tasks after a while."""
         self._add_worker(worker)
         self.records.workers[worker].breaks = True
         return self
