@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from operator import attrgetter
 
 from benchmarks.frame.part import Spread, Table, digits
 from benchmarks.overhead.cost import Cost
 from benchmarks.overhead.turns import Costs
-from benchmarks.overhead.variants import BATCHED, INLINE, JOURNAL, STOCK
+from benchmarks.overhead.variants import JOURNAL, OURS, STOCK
 
 Figure = Callable[[Cost], float]
 
@@ -18,28 +18,15 @@ _PROCESSES: Figure = attrgetter("processes_us")
 _MEMORY: Figure = attrgetter("mebibytes")
 
 
-def cost_table(costs: Costs, latency: float) -> Table:
-    """Return rates and CPU per task. `latency` is in seconds."""
-    rows = []
-    for name, each in costs.items():
-        shown = [
-            str(Spread.of([figure(cost) for cost in each]))
-            for figure in (_RATE, _CONSUMER, _PROCESSES)
-        ]
-        rows.append([name, *shown, str(_added(each, costs[STOCK])) if name == INLINE else ""])
-    columns = (
-        "",
-        "tasks a second",
-        "consumer's thread, µs a task",
-        "all processes, µs a task",
-        "consumer's thread, more than stock, µs a task",
-    )
-    return Table(f"Empty tasks, prefork, {latency * 1000:g} ms a call", columns, rows)
-
-
-def _added(ours: Sequence[Cost], stock: Sequence[Cost]) -> Spread:
-    """Return how much more CPU the consumer's thread takes than that of a stock worker."""
-    return Spread.of([a.consumer_us - b.consumer_us for a, b in zip(ours, stock, strict=True)])
+def cost_table(costs: Costs) -> Table:
+    """Return rates and CPU per task."""
+    figures = (_RATE, _CONSUMER, _PROCESSES)
+    rows = [
+        [name, *(str(Spread.of([figure(cost) for cost in each])) for figure in figures)]
+        for name, each in costs.items()
+    ]
+    columns = ("", "tasks a second", "consumer's thread, µs a task", "all processes, µs a task")
+    return Table("Empty tasks, prefork", columns, rows)
 
 
 def memory_table(memory: Costs) -> Table:
@@ -60,24 +47,13 @@ def memory_table(memory: Costs) -> Table:
     return Table("Memory (PSS) and the start", columns, rows)
 
 
-def ratios_of(costs: Mapping[float, Costs], memory: Costs) -> dict[str, list[float]]:
-    """Return the ratios of each round.
-
-    Args:
-        costs: By latency, in seconds; all workers at the first one.
-    """
-    ratios = {}
-    for latency, each in costs.items():
-        at = f"{latency * 1000:g} ms a call"
-        ratios[f"tasks/s, inline to stock, {at}"] = _divided(each, INLINE, STOCK, _RATE)
-        ratios[f"consumer's CPU, inline to stock, {at}"] = _divided(each, INLINE, STOCK, _CONSUMER)
-    first = next(iter(costs.values()))
+def ratios_of(costs: Costs, memory: Costs) -> dict[str, list[float]]:
+    """Return the ratios of each round."""
     return {
-        **ratios,
-        "tasks/s, batched to stock": _divided(first, BATCHED, STOCK, _RATE),
-        "consumer's CPU, batched to stock": _divided(first, BATCHED, STOCK, _CONSUMER),
-        "tasks/s, with to without a journal": _divided(first, JOURNAL, BATCHED, _RATE),
-        "memory, batched to stock": _divided(memory, BATCHED, STOCK, _MEMORY),
+        "tasks/s, ours to stock": _divided(costs, OURS, STOCK, _RATE),
+        "consumer's CPU, ours to stock": _divided(costs, OURS, STOCK, _CONSUMER),
+        "tasks/s, with to without a journal": _divided(costs, JOURNAL, OURS, _RATE),
+        "memory, ours to stock": _divided(memory, OURS, STOCK, _MEMORY),
     }
 
 

@@ -11,10 +11,8 @@ from benchmarks.endless.working import Kind, Setup
 #: (Celery takes a multiplier of 0 on its command line for none.)
 UNLIMITED = 5_000
 
-STOCK, INLINE, BATCHED, JOURNAL = "stock", "inline", "batched", "batched, journal"
-#: Both delete each message by a blocking call, so the difference is what leases cost.
-BLOCKING = (STOCK, INLINE)
-ALL = (STOCK, INLINE, BATCHED, JOURNAL)
+STOCK, OURS, JOURNAL = "stock", "heartbeat", "heartbeat, journal"
+ALL = (STOCK, OURS, JOURNAL)
 
 
 def setups_of(names: Sequence[str], folder: Path, *, fresh: bool = False) -> Mapping[str, Setup]:
@@ -29,8 +27,6 @@ def setups_of(names: Sequence[str], folder: Path, *, fresh: bool = False) -> Map
 
 def _setup_of(name: str, folder: Path, *, fresh: bool) -> Setup:
     conf: dict[str, str] = {}
-    if name == INLINE:
-        conf["sqs_heartbeat_ack"] = "inline"
     if name == JOURNAL:
         conf["sqs_heartbeat_journal"] = str(folder / "journal")
     kind = Kind.STOCK if name == STOCK else Kind.OURS

@@ -34,12 +34,6 @@ class LeaseBoard:
         if place is not None:
             self._table.write(place, key, Record.of(lease, receives=receives))
 
-    def is_acked(self, lease: Lease) -> bool:
-        """Return whether kombu deletes the message, and the owner's report is under way."""
-        key = key_of(lease.handles[0])
-        place, _ = self._places.get(key, (None, 0))
-        return place is not None and self._table.is_acked(place, key)
-
     def remove(self, lease: Lease) -> None:
         """Write down how a lease has ended."""
         key = key_of(lease.handles[0])

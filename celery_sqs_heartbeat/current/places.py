@@ -34,15 +34,8 @@ class Places:
             self._table.is_short = True
         else:
             self._freed[place] = math.inf
-            # Servers other than SQS may return a receipt handle again. The new claim would have the
-            # key of the one that was acked.
-            self._table.forget_ack(place)
             self._table.write(place, key, record)
         return place
-
-    def note_ack(self, receipt_handle: str, place: int) -> None:
-        """Note beside the record of a claim that its owner has acked the message."""
-        self._table.note_ack(place, key_of(receipt_handle))
 
     def free(self, place: int | None) -> None:
         """Free the place of a claim that has ended. It stays readable until another takes it.

@@ -1,7 +1,6 @@
 """The layout of a table of leases in shared memory: one process writes the records, many read.
 
-Behind the records, each place has a slot, which the task of that lease writes, and the key of an
-ack, which the worker writes.
+Behind the records, each place has a slot, which the task of that lease writes.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ _ROW_BYTES = REACH * RECORD_BYTES
 #: Bytes behind the records for each place, for the task that runs with its lease, see
 #: `asked_delays`.
 SLOT_BYTES = 40
-#: The first bytes of the key of a claim whose message was acked; zeros for none.
-ACK_BYTES = 8
-_PLACE_BYTES = RECORD_BYTES + SLOT_BYTES + ACK_BYTES
+_PLACE_BYTES = RECORD_BYTES + SLOT_BYTES
 
 _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
 
@@ -45,7 +42,6 @@ class Table:
         self._memory = memory
         self.places = (len(memory) - _HEADER_BYTES) // _PLACE_BYTES
         self._slots_at = _HEADER_BYTES + self.places * RECORD_BYTES
-        self._acks_at = self._slots_at + self.places * SLOT_BYTES
         # Rows overlap: one begins at every place but the last ones.
         self._rows = self.places - REACH + 1
 
@@ -84,21 +80,6 @@ class Table:
         """Write the requests of the task whose lease has a place."""
         at = self._slots_at + place * SLOT_BYTES
         self._memory[at : at + SLOT_BYTES] = written
-
-    def note_ack(self, place: int, key: bytes) -> None:
-        """Note that the owner of the claim at a place has acked its message."""
-        at = self._acks_at + place * ACK_BYTES
-        self._memory[at : at + ACK_BYTES] = key[:ACK_BYTES]
-
-    def forget_ack(self, place: int) -> None:
-        """Note that a new claim has the place."""
-        at = self._acks_at + place * ACK_BYTES
-        self._memory[at : at + ACK_BYTES] = bytes(ACK_BYTES)
-
-    def is_acked(self, place: int, key: bytes) -> bool:
-        """Return whether the owner of the claim at a place has acked its message."""
-        at = self._acks_at + place * ACK_BYTES
-        return self._memory[at : at + ACK_BYTES] == key[:ACK_BYTES]
 
     @property
     def is_short(self) -> bool:

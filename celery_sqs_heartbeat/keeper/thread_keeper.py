@@ -298,10 +298,6 @@ class ThreadKeeper:
         """
         return self._change(lambda book, now: book.let_expire(receipt_handle, now, cause))
 
-    def note_ack(self, receipt_handle: str) -> bool:
-        """Note that someone else deletes the message. False if no lease has that handle."""
-        return self._change(lambda book, now: book.note_ack(receipt_handle, now))
-
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
 

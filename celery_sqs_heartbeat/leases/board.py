@@ -16,8 +16,5 @@ class Board(Protocol):
     def show(self, lease: Lease) -> None:
         """Show a lease that is new or has changed."""
 
-    def is_acked(self, lease: Lease) -> bool:
-        """Return whether kombu deletes the message, and the owner's report is under way."""
-
     def remove(self, lease: Lease) -> None:
         """Remove a lease that the book has forgotten."""

@@ -164,13 +164,6 @@ class LeaseBook:
             self._release_stopped(now)
         return lease is not None
 
-    def note_ack(self, receipt_handle: str, now: float) -> bool:
-        """Forget a message that someone else deletes: its task has succeeded. False if unknown."""
-        lease = self._register.get(receipt_handle)
-        if lease is not None:
-            self._register.finished.add(lease.key)
-        return self.let_expire(receipt_handle, now)
-
     def disown(self, receipt_handle: str, now: float) -> bool:
         """Give the message up: make no more calls for it. False if unknown.
 
@@ -307,8 +300,6 @@ class LeaseBook:
             self._refusals.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             lease = entry.lease
-            if self._register.holds(lease) and self._register.forget_acked(lease):
-                continue
             # After a redelivery, the answer is about an old handle and no longer counts.
             if self._register.holds(lease) and entry.receipt_handle == lease.receipt_handle:
                 if is_late:

@@ -28,7 +28,7 @@ class ExpiryHandler:
             lease.status = LeaseStatus.EXPIRED
             # Restart the pauses: a prompt try may still save the lease. After it they only double.
             lease.attempts = min(lease.attempts, 1)
-            if lease.goal is Goal.HOLD and not self._register.is_acked(lease):
+            if lease.goal is Goal.HOLD:
                 self._event_buffer.report(EventKind.LEASE_EXPIRED, lease, now)
 
     def expire_if_due(self, lease: Lease, now: float) -> bool:
@@ -56,7 +56,7 @@ class ExpiryHandler:
 
     def due_entry(self, lease: Lease, now: float) -> Entry | None:
         """Return the entry for a lease that is due; None if there is no call to make."""
-        if self._register.forget_acked(lease) or self.expire_if_due(lease, now):
+        if self.expire_if_due(lease, now):
             return None
         if (
             now >= lease.expires_at

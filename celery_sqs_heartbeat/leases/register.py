@@ -138,20 +138,6 @@ class Register:
         if self._board is not None:
             self._board.remove(lease)
 
-    def is_acked(self, lease: Lease) -> bool:
-        """Return whether kombu deletes the message of a lease, and its owner's report is under way.
-
-        SQS may say that such a message is not ours, because it is deleted.
-        """
-        return self._board is not None and lease.goal is Goal.HOLD and self._board.is_acked(lease)
-
-    def forget_acked(self, lease: Lease) -> bool:
-        """Forget a lease if kombu deletes its message. Return whether it did."""
-        is_acked = self.is_acked(lease)
-        if is_acked:
-            self.forget(lease)
-        return is_acked
-
     def _place(self, lease: Lease) -> None:
         if self._waits_for_others(lease):
             self._agenda.discard(lease)

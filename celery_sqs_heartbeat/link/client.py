@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import content_of, receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
@@ -128,24 +128,6 @@ class LinkedKeeper:
             now, pid = self._clock(), pid or self._pid
             held.lease.started_at, held.pid = now, pid
             self._post(("started", held.number, held.receives, now, pid), is_urgent=False)
-            return True
-
-    def note_ack(self, receipt_handle: str) -> bool:
-        """Note that kombu deletes the message. Return False if it is unknown.
-
-        The keeper reads that in the table when the lease is due, and before it reports anything
-        about it. So the message to it is not urgent, unless the lease has no place in the table, or
-        is being released.
-        """
-        if self._is_forked():
-            return True
-        with self._lock:
-            held, released = self._held_messages.note_ack(receipt_handle, self._clock())
-            self._say_released(released)
-            if held is None:
-                return False
-            is_urgent = held.place is None or held.lease.goal is not Goal.HOLD
-            self._post(("drop", held.number, held.receives, ""), is_urgent=is_urgent)
             return True
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:

@@ -160,21 +160,6 @@ class HeldMessages:
         self._forget(held)
         return held, self._release_stopped(now)
 
-    def note_ack(
-        self, receipt_handle: str, now: float
-    ) -> tuple[HeldMessage | None, list[HeldMessage]]:
-        """Forget a message that kombu deletes, and show its keeper that in the table.
-
-        Its task has succeeded: if it is received again, the keeper deletes it. Return the message,
-        if it was known, and the messages to release.
-        """
-        held, behind = self.let_expire(receipt_handle, now)
-        if held is not None:
-            self._finished.add(held.lease.key)
-            if held.place is not None:
-                self._places.note_ack(held.lease.handles[0], held.place)
-        return held, behind
-
     def disown(
         self, receipt_handle: str, now: float
     ) -> tuple[HeldMessage | None, list[HeldMessage]]:

@@ -68,10 +68,6 @@ class NumberedLeases:
             self._by_message[lease.key] = number
         self._board.show(lease)
 
-    def is_acked(self, lease: Lease) -> bool:
-        """Return whether kombu deletes the message, and the worker's report is under way."""
-        return self._board.is_acked(lease)
-
     def remove(self, lease: Lease) -> None:
         """Note that the book has forgotten a lease, and report it to the worker."""
         self._board.remove(lease)

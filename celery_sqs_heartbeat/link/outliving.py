@@ -29,7 +29,7 @@ def release_all_held(
     If the worker had a long poll open on the queue, the release is delayed until that poll ends.
     Otherwise SQS would deliver the message to the poll, whose answer no one reads.
     """
-    held = held_by(keeper, leases)
+    held = held_by(keeper)
     logger.warning(
         "sqs-heartbeat: the worker is gone: releasing %s that it held",
         counted(len(held), "message"),
@@ -40,13 +40,11 @@ def release_all_held(
             number = leases.number(lease.receipt_handle) or 0
             if not processes.may_run(leases.pids.get(number)):
                 keeper.release(lease.receipt_handle, polls.left(lease.queue_url), WORKER_DIED)
-        held = held_by(keeper, leases)
+        held = held_by(keeper)
         if held:
             time.sleep(TICK_SECONDS)
 
 
-def held_by(keeper: ThreadKeeper, leases: NumberedLeases) -> list[Lease]:
+def held_by(keeper: ThreadKeeper) -> list[Lease]:
     """Return the leases on messages that the worker has neither acked nor released."""
-    return [
-        lease for lease in keeper.leases() if lease.goal is Goal.HOLD and not leases.is_acked(lease)
-    ]
+    return [lease for lease in keeper.leases() if lease.goal is Goal.HOLD]

@@ -38,10 +38,6 @@ def _seconds(value: Any) -> str | None:
     return number_fault(value)
 
 
-def _ack(value: Any) -> str | None:
-    return None if value in ("batched", "inline") else "must be 'batched' or 'inline'"
-
-
 def _on_lost(value: Any) -> str | None:
     known = ("warn", "revoke", "terminate")
     return None if value in known else f"must be one of {', '.join(map(repr, known))}"
@@ -124,7 +120,6 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "hold_eta": _seconds,
     "release_delay": release_delay_fault,
     "on_lost": _on_lost,
-    "ack": _ack,
     "fifo": _fifo,
     "fifo_batch": _batch,
     "fifo_retry": _fifo_retry,
@@ -132,7 +127,7 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
 #: Settings for one queue.
 QUEUE_CHECKS = {k: v for k, v in GLOBAL_CHECKS.items() if k not in WORKER_CHECKS}
 #: Settings for one task.
-TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k not in ("ack", "fifo", "fifo_batch")}
+TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k not in ("fifo", "fifo_batch")}
 
 
 def order_faults(scope: str, terms: LeaseTerms, interval: float | None) -> Iterator[str]:

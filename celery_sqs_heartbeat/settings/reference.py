@@ -68,11 +68,6 @@ REFERENCE: Mapping[str, Entry] = {
         'is dropped if its lease is lost. `"revoke"`: a task that has not started is dropped in '
         'all three cases. `"terminate"`: a running task is stopped, too',
     ),
-    "ack": Entry(
-        '`"batched"`',
-        'the keeper deletes messages in batches; or `"inline"`: kombu\'s own blocking delete. '
-        "If that fails, the task may run again",
-    ),
     "fifo": Entry(
         '`"strict"`',
         "on FIFO queues: one message of a group at a time, in order; a failure stops its group; or "

@@ -44,7 +44,6 @@ class Rules:
     hold_eta: float | None = None
     release_delay: ReleaseDelay | None = None
     on_lost: str | None = None
-    ack: str | None = None
     fifo: str | None = None
     fifo_batch: int | None = None
     fifo_retry: str | None = None
@@ -126,10 +125,6 @@ class Settings:
     rules: Rules = Rules()
     queues: Mapping[str, Rules] = field(default_factory=dict)
     tasks: Mapping[str, Rules] = field(default_factory=dict)
-
-    def has_inline_acks(self) -> bool:
-        """Return whether kombu deletes the messages of any queue."""
-        return any(rules.ack == "inline" for rules in (self.rules, *self.queues.values()))
 
     def for_queue(self, queue: str) -> Rules:
         """Return the rules of a queue, by the name that Celery uses."""

@@ -32,9 +32,6 @@ class AckHandler:
         lease = keeper.find(delivery_tag)
         if lease is None:
             return False
-        if self._acks_inline(lease, delivery_tag):
-            keeper.note_ack(delivery_tag)
-            return False
         keeper.done(delivery_tag)
         return True
 
@@ -110,11 +107,6 @@ class AckHandler:
         if lease is not None:
             keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
             self._kombu.free_slot(delivery_tag)
-
-    def _acks_inline(self, lease: Lease, delivery_tag: str) -> bool:
-        # kombu knows the message only by the handle and the channel of its receive.
-        is_known = lease.receipt_handle == delivery_tag and not self._kombu.is_closed
-        return is_known and self._heartbeat.rules.acks_inline(lease)
 
     def _kombu_would_delete(self, delivery_tag: str, lease: Lease) -> bool:
         if not self._kombu.deletes_rejected(delivery_tag):

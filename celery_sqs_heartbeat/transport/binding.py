@@ -117,7 +117,7 @@ class Heartbeat:
             has_limit=bool(self.leases),
         )
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
-        self.settled = SettledMessages(keeper=self.keeper, rules=self.rules)
+        self.settled = SettledMessages(keeper=self.keeper)
         self.orphaned = OrphanedMessages(self.keeper)
         self.groups = GroupWaitlist(keeper=self.keeper, limit=self.settings.fifo_waiting)
 

@@ -8,7 +8,6 @@ from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.sqs.direct.deletes import make_deletes_direct
 from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
@@ -53,7 +52,6 @@ class Channel(SQS.Channel):
             kombu=kombu, heartbeat=heartbeat, receives=receives, acks=self._acks
         )
         self._kombu = kombu
-        self._has_inline_acks = heartbeat.settings.has_inline_acks()
         self._room = Backpressure(heartbeat=heartbeat)
         self._starting = Starting(kombu=kombu, heartbeat=heartbeat)
         self._poll_room = PollRoom(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
@@ -118,14 +116,9 @@ class Channel(SQS.Channel):
             super()._update_queue_cache(queue_name_prefix)
 
     def sqs(self, queue: str | None = None) -> Any:
-        """Return the boto3 client for a queue.
-
-        If acks are inline, its deletes take less CPU than boto3's. Else hardly any are made.
-        """
+        """Return the boto3 client for a queue."""
         client = super().sqs(queue)
         keep_connections_fresh(client)
-        if self._has_inline_acks:
-            make_deletes_direct(client)
         return client
 
     def _new_queue(self, queue: str, **kwargs: Any) -> Any:

@@ -25,12 +25,6 @@ class Keeper(Leases, Protocol):
     def is_behind(self) -> bool:
         """Whether it is not running, or can't accept more messages at present."""
 
-    def note_ack(self, receipt_handle: str) -> bool:
-        """Note that kombu deletes the message, so that its lease ends.
-
-        Return whether the message had a lease.
-        """
-
     def waits_behind(self, receipt_handle: str) -> bool:
         """Return whether a message must wait for another of its group."""
 

@@ -22,16 +22,6 @@ class LeaseRules:
         self._settings = settings
         self._names = names
 
-    def acks_inline(self, lease: Lease) -> bool:
-        """Return whether the messages of the lease's queue are acked kombu's way.
-
-        Never if they are kept in order: the next message of the group waits until the keeper has
-        seen the delete.
-        """
-        if lease.is_in_order:
-            return False
-        return self._settings.for_queue(self.queue_name(lease)).ack == "inline"
-
     def releases_retries(self, lease: Lease) -> bool:
         """Return whether a retry of the lease's task is a release of its message."""
         return lease.is_in_order and self._of_task(lease).fifo_retry != "send"

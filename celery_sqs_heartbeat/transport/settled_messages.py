@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
-from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 
 
 class SettledMessages:
@@ -16,16 +14,14 @@ class SettledMessages:
     an ack or a reject never reaches a channel that was lost.
     """
 
-    def __init__(self, *, keeper: Keeper, rules: LeaseRules) -> None:
+    def __init__(self, *, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._rules = rules
         self._tags: RecentKeys[str] = RecentKeys()
 
-    def ack(self, lease: Lease, delivery_tag: str) -> None:
+    def ack(self, delivery_tag: str) -> None:
         """Delete an acked message before the ack reaches its channel."""
-        if not self._rules.acks_inline(lease):
-            self._keeper.done(delivery_tag)
-            self.note(delivery_tag)
+        self._keeper.done(delivery_tag)
+        self.note(delivery_tag)
 
     def note(self, delivery_tag: str) -> None:
         """Note that a message was settled at the keeper."""

@@ -310,7 +310,7 @@ class LeasedRequest(Request):
             self._release_for_retry(wait)
             return
         if self._heartbeat is not None and self._lease is not None:
-            self._heartbeat.settled.ack(self._lease, self._tag)
+            self._heartbeat.settled.ack(self._tag)
         if self._watch is not None:
             self._watch.is_settling = True
         super().acknowledge()

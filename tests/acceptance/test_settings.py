@@ -11,7 +11,6 @@ import pytest
 
 from tests.acceptance.record import CHANGE, extensions, handles, timeouts_asked
 from tests.acceptance.scene import STEADY, Scene, StartWorker
-from tests.support.faults import first, lose_answer
 from tests.support.markdown import blocks
 
 NewScene = Callable[..., Scene]
@@ -230,35 +229,6 @@ def test_leases_are_kept_without_a_prefetch_limit_or_timeouts_and_with_adaptive_
     scene.let_end("a")
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]
-
-
-def test_inline_acks_are_kombus_own_deletes(new_scene: NewScene) -> None:
-    scene = new_scene()
-    scene.worker("-c", "1", "-P", "threads", conf={**EAGER, "sqs_heartbeat_ack": "inline"})
-    scene.send("hold", "a")
-    scene.proxy.wait_for(CHANGE)
-    scene.let_end("a")
-    scene.wait_until_empty()
-    assert scene.keys("start") == ["a"]
-    assert len(scene.proxy.calls("DeleteMessage")) == 1
-    assert scene.proxy.calls("DeleteMessageBatch") == []
-
-
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_an_inline_delete_without_an_answer_is_repeated_and_the_task_runs_once(
-    new_scene: NewScene, pool: str
-) -> None:
-    scene = new_scene()
-    scene.worker("-c", "1", "-P", pool, conf={"sqs_heartbeat_ack": "inline"})
-    for key in ("a", "b"):
-        # The first delete shows boto3's pattern. The second one follows it.
-        scene.send("work", key)
-        scene.wait_until_empty()
-    scene.proxy.rule("DeleteMessage", first(1, lose_answer()))
-    scene.send("work", "c")
-    scene.wait_until_empty()
-    scene.wait_until(lambda: len(scene.proxy.calls("DeleteMessage")) == 4)
-    assert scene.keys("start") == ["a", "b", "c"]
 
 
 def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:

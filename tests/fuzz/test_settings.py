@@ -41,7 +41,7 @@ rules = {
     "max_lease": numbers,
     "hold_eta": numbers,
     "release_delay": delays,
-    "ack": st.sampled_from(("batched", "inline")),
+    "on_lost": st.sampled_from(("warn", "revoke", "terminate")),
 }
 #: Mostly correct, so that whole configurations often are.
 loose_rules = {name: values | odd for name, values in rules.items()}
@@ -98,7 +98,7 @@ def test_settings_of_any_value_are_accepted_or_refused(
         *map(settings.rules.under, settings.tasks.values()),
     ]
     for scope in scopes:
-        assert scope.ack in (None, "batched", "inline")
+        assert scope.on_lost in (None, "warn", "revoke", "terminate")
         if scope.visibility_timeout is not None:
             check(scope.terms(scope.visibility_timeout), settings.interval)
         if isinstance(scope.release_delay, ReleasePolicy) or not callable(scope.release_delay):

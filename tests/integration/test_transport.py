@@ -28,7 +28,7 @@ from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first, lose_answer, never_answer
+from tests.support.faults import Forward, fail, first, never_answer
 from tests.support.loop import FakePolls, SentPoll
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
@@ -159,65 +159,6 @@ def desk(new_desk: Callable[..., ChannelHarness]) -> ChannelHarness:
 def test_kombu_makes_the_clients_of_our_channel() -> None:
     # If it were overridden, kombu would not make a client with short timeouts for a shutdown.
     assert Channel.new_sqs_client is SQS.Channel.new_sqs_client
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_direct"),
-    [
-        ({}, False),
-        ({"ack": "batched", "queues": {"other": {"ack": "batched"}}}, False),
-        ({"ack": "inline"}, True),
-        ({"queues": {"other": {"ack": "inline"}}}, True),
-    ],
-)
-def test_only_inline_acks_change_the_deletes_of_a_client(
-    new_desk: Callable[..., ChannelHarness], settings: dict[str, Any], is_direct: bool
-) -> None:
-    client = new_desk(
-        options={"client-config": {"retries": {"mode": "legacy"}}}, **settings
-    ).channel.sqs()
-    assert ("delete_message" in vars(client)) is is_direct
-
-
-@pytest.mark.oldest
-def test_an_inline_delete_is_direct_and_boto3_repeats_one_that_fails(
-    new_desk: Callable[..., ChannelHarness],
-) -> None:
-    desk = new_desk(ack="inline", options={"client-config": {"retries": {"mode": "legacy"}}})
-    by_boto3: list[str] = []
-    received: list[Any] = []
-    desk.consume(received.append)
-    desk.publish("a", "b", "c")
-    desk.drain_until(lambda: len(received) == 3)
-    desk.channel.sqs().meta.events.register(
-        "before-call.sqs.DeleteMessage", lambda model, **_: by_boto3.append(model.name)
-    )
-    received[0].ack()
-    assert len(by_boto3) == 1
-    received[1].ack()
-    assert len(by_boto3) == 1
-    desk.proxy.rule("DeleteMessage", first(1, lose_answer()))
-    received[2].ack()
-    assert len(by_boto3) == 2
-    assert len(desk.proxy.calls("DeleteMessage")) == 4
-    assert desk.counts() == (0, 0)
-
-
-def test_a_message_that_was_acked_inline_is_not_run_again_by_its_worker(
-    new_desk: Callable[..., ChannelHarness],
-) -> None:
-    desk = new_desk(ack="inline")
-    received: list[Any] = []
-    desk.consume(received.append)
-    desk.publish("a")
-    desk.drain_until(lambda: received)
-    desk.proxy.rule("DeleteMessage", fail())
-    received[0].ack()
-    desk.make_visible(received[0])
-    desk.drain_until(lambda: len(desk.batches()) == 2)
-    assert desk.keeper.flush(PATIENCE)
-    assert desk.counts() == (0, 0)
-    assert len(received) == 1
 
 
 def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -> None:

@@ -534,7 +534,7 @@ def test_tasks_that_exit_the_process_during_import_are_a_finding(run: Run, tmp_p
         ({"task_default_queue": 5}, "names a queue 5: must be a string"),
         ({"task_queues": {"a": 5}}, "task_queues={'a': 5}: can't be used"),
         ({"task_queues": ["a"]}, "task_queues=['a']: can't be used"),
-        ({"sqs_heartbeat_queues": {5: {"ack": "inline"}}}, "queues[5]: must be the name of"),
+        ({"sqs_heartbeat_queues": {5: {"on_lost": "revoke"}}}, "queues[5]: must be the name of"),
     ],
 )
 def test_unusable_settings_of_celery_are_found(

@@ -25,7 +25,6 @@ class EventRules:
         """Check an event, and note the duplicates or losses that it explains."""
         truth = self._world.truth[event.message_id]
         self._world.log(self._worker.name, event.kind.value, event.message_id)
-        self._world.inline_acks.check(event.receipt_handle, event.kind)
         if event.kind is EventKind.MESSAGE_DELETED:
             self._check_deleted(event)
         if event.kind is EventKind.LEASE_CAPPED:

@@ -182,7 +182,7 @@ class KeeperProcess:
 
     def _outlive(self, last_words: list[list[Any]]) -> None:
         self._take(last_words)
-        for lease in held_by(self._keeper, self._leases):
+        for lease in held_by(self._keeper):
             self._keeper.release(lease.receipt_handle, cause="worker died")
         self.go_on()
         self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)
@@ -235,9 +235,6 @@ class _Boards:
         self._on_show(lease)
         for board in self._boards:
             board.show(lease)
-
-    def is_acked(self, lease: Lease) -> bool:
-        return any(board.is_acked(lease) for board in self._boards)
 
     def remove(self, lease: Lease) -> None:
         for board in self._boards:

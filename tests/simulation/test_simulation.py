@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from celery_sqs_heartbeat.current.record import Flag, Record
-from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import agenda
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
@@ -57,11 +56,6 @@ def test_no_invariant_breaks_if_keepers_have_their_own_processes() -> None:
     assert tally.disturbances["keeper dies"] > 5
 
 
-@pytest.mark.parametrize("kind", ["calm-apart", "storm-apart"])
-def test_a_message_that_was_acked_inline_raises_no_alarm_and_is_not_released(kind: str) -> None:
-    assert World(kind, 47).run().disturbances["acks inline"] > 20
-
-
 def test_no_invariant_breaks_if_a_redelivery_overtakes_its_release() -> None:
     """That is rare: a worker waits for the answer to a release before it leases its message again.
 
@@ -91,7 +85,6 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     hanging = {"a call is never answered", "a call is answered late"}
     assert hanging | {"its connections are forgotten"} <= {*tally.disturbances}
     assert "a redelivery overtakes its extend" in tally.disturbances
-    assert tally.disturbances["acks inline"] > 100
     assert "starts while the server is stalled" in tally.disturbances
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
@@ -313,9 +306,6 @@ def test_a_worker_that_does_not_follow_its_queue_is_found(
         pytest.param(
             "starve", "calm-apart", 1, "2: .* runs again", id="the keeper waits for its worker"
         ),
-        pytest.param(
-            "acks", "calm-apart", 11, "after the ack", id="the keeper does not look for acks"
-        ),
     ],
 )
 def test_a_broken_keeper_in_its_own_process_is_found(
@@ -327,8 +317,6 @@ def test_a_broken_keeper_in_its_own_process_is_found(
         monkeypatch.setattr(HeldMessages, "to_resume", lambda self, now: [])
     elif broken == "outlive":
         monkeypatch.setattr(KeeperProcess, "outlive", lambda self, last_words: None)
-    elif broken == "acks":
-        monkeypatch.setattr(Table, "is_acked", lambda self, place, key: False)
     else:
         monkeypatch.setattr(KeeperProcess, "run", _run_with_worker)
     with pytest.raises(Violation, match=said):

@@ -267,10 +267,7 @@ class SimulatedWorker:
                 partial(self.when_awake, self.keeper, self._look),
             )
         elif self.world.succeeds(execution):
-            if self.world.inline_acks.draw():
-                self.world.inline_acks.ack(self, execution)
-            else:
-                self.keeper.done(execution.handle)
+            self.keeper.done(execution.handle)
         else:
             self.keeper.release(execution.handle, self.world.release_delay())
         self._net.end(execution.handle)

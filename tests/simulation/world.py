@@ -19,7 +19,6 @@ from tests.simulation.attributes import Attributes
 from tests.simulation.delayed import Delayed
 from tests.simulation.hangs import Hangs
 from tests.simulation.holding import Holding
-from tests.simulation.inline_acks import InlineAcks
 from tests.simulation.network import Network
 from tests.simulation.order import Order
 from tests.simulation.outage import EXCUSE as HANGING
@@ -90,7 +89,6 @@ class World:
         self.delayed = Delayed(self, kind, seed)
         self.starting = Starting(self, kind, seed)
         self.holding = Holding(self, kind, seed)
-        self.inline_acks = InlineAcks(self, kind, seed)
         self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
         self.truth: dict[str, MessageTruth] = {}
         self.tally = Tally()
@@ -264,8 +262,6 @@ class World:
             self.tally.visibility_calls += 1
         for entry in call.entries:
             self.log(worker.name, f"sends {entry.action.value}", entry.lease.message_id)
-            if entry.action is Action.RELEASE:
-                self.inline_acks.check_release(entry.receipt_handle)
             # In the worst case each release is a separate call.
             self.tally.visibility_bound += entry.action is Action.RELEASE
 

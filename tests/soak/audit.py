@@ -9,7 +9,6 @@ from tests.soak.batches import note_lost_of_batches
 from tests.soak.causes import cause_of
 from tests.soak.cut import note_unread_answers
 from tests.soak.delivery import Delivery, Message, Run
-from tests.soak.inline_acks import note_deletes
 from tests.soak.latecomers import note_waits
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
@@ -49,7 +48,6 @@ def audit(records: Records) -> list[Verdict]:
     """Return a verdict on every message."""
     note_unread_answers(records)
     histories, messages = read_histories(records), read_messages(records)
-    note_deletes(records, histories)
     note_waits(messages, histories)
     note_lost_of_batches(messages, histories)
     return [_judge(message, records, histories) for message in messages]

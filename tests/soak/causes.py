@@ -14,7 +14,6 @@ from tests.soak.delays import PAUSE_PART
 from tests.soak.delivery import Delivery, Run
 from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import next_keeper_could_keep, should_have_been_released
-from tests.soak.inline_acks import why_undeleted
 from tests.soak.latecomers import came_late
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.overtaken import why_released_late
@@ -58,8 +57,6 @@ def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause |
 
 
 def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    if why := why_undeleted(delivery, history):
-        return why
     if why := why_cut_short(delivery) or why_unread(delivery, history):
         return why
     if why := why_set_aside(delivery, history) or why_left_to_its_timeout(delivery, history):
@@ -97,7 +94,7 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         until = min(delivery.visible_at, history.info.ended)
         # A worker in shutdown looks for its pool's results once a second.
         grace = GRACE + RESULT_SECONDS * bool(history.stops(run.ended))
-        unread = [*both, *history.asleep, *history.unacked]
+        unread = [*both, *history.asleep]
         if free(max(run.ended, delivery.receive.done), until, unread) > grace:
             return None
     if next_keeper_could_keep(delivery, history, due, end, blocks):

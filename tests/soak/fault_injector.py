@@ -52,8 +52,6 @@ _ONLY_OF = {
     "never answered": (RECEIVE,),
     "entries refused": (CHANGE, DELETE),
 }
-#: kombu ends a worker whose inline delete meets this fault, because it is a missing permission.
-_ONLY_OF_BATCHES = {"refused"}
 #: Refusals of a queue. The call after each of them is not refused: a permission that is missing for
 #: long costs every lease, and no other fault could be seen.
 _REFUSALS = {"refused", "hidden"}
@@ -132,7 +130,6 @@ class FaultInjector:
             name
             for name in self._faults
             if operation in _ONLY_OF.get(name, OPERATIONS)
-            and (call.is_batch or name not in _ONLY_OF_BATCHES)
             and not (has_refused and name in _REFUSALS)
         ]
         name = self._chance.choice(faults)

@@ -48,7 +48,6 @@ class Link:
             operation=operation,
             queue=str(body["QueueUrl"]).rsplit("/", 1)[-1],
             started=time.monotonic(),
-            is_batch="Entries" in body,
             entries=_asked(operation, body),
         )
         effect: Effect = lambda body, forward: forward(body)  # noqa: E731

@@ -26,14 +26,9 @@ PREFETCH_MULTIPLIERS = [0, 1, 1, 2, 2, 4, 4]
 #: With "adaptive", botocore pauses before calls unless the product prevents it. Without a timeout,
 #: it waits for an answer indefinitely.
 RETRY_MODES = ["standard", "standard", "adaptive"]
-#: In the mode "legacy", inline deletes follow boto3's pattern. In the others, boto3 makes them.
-INLINE_RETRY_MODES = ["legacy", "legacy", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The fraction of workers with threads whose pool takes no more than so many tasks.
 BREAKING, JOBS = 0.15, 10
-#: The pools whose workers may ack inline, and the fraction that does. The audit knows what the main
-#: processes of these pools wait for.
-INLINE_POOLS, INLINE = ["prefork", "threads"], 0.3
 
 
 @dataclass(eq=False, kw_only=True)
@@ -116,9 +111,7 @@ def start_member(
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])
     arguments = ["-P", pool, "-c", str(concurrency), "-Q", ",".join(queues)]
-    acks_inline = pool in INLINE_POOLS and chance.random() < INLINE
-    conf["sqs_heartbeat_ack"] = "inline" if acks_inline else "batched"
-    retry_mode = chance.choice(INLINE_RETRY_MODES if acks_inline else RETRY_MODES)
+    retry_mode = chance.choice(RETRY_MODES)
     break_file = folder / f"break-{name}"
     link.proxy.start()
     process = launch(
@@ -143,7 +136,6 @@ def start_member(
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
         on_lost=conf["sqs_heartbeat_on_lost"],
         breaks=breaks,
-        acks_inline=acks_inline,
         log=str(folder / f"{name}-1.log"),
         settings=" ".join(
             [f"AWS_RETRY_MODE={retry_mode}", *arguments, *(f"{k}={v}" for k, v in conf.items())]

@@ -86,7 +86,6 @@ class Call:
         done: When the server had answered, or infinity.
         ended: When the client had the answer, or its connection was dropped.
         fault: What the proxy did to it; empty for nothing.
-        is_batch: Whether it is the operation for several messages, as all calls of keepers are.
     """
 
     worker: str
@@ -97,7 +96,6 @@ class Call:
     done: float = math.inf
     ended: float = math.inf
     fault: str = ""
-    is_batch: bool = True
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -142,7 +140,6 @@ class WorkerInfo:
         cancels: Whether it cancels running tasks when it loses its connection.
         on_lost: Its `sqs_heartbeat_on_lost`.
         breaks: Whether its pool stops taking tasks after a while. The worker then exits.
-        acks_inline: Whether kombu deletes its messages, except those of FIFO queues.
         settings: The settings that were drawn for it, for its trace.
     """
 
@@ -154,7 +151,6 @@ class WorkerInfo:
     cancels: bool = False
     on_lost: str = "warn"
     breaks: bool = False
-    acks_inline: bool = False
     log: str = ""
     settings: str = ""
 

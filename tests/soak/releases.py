@@ -125,12 +125,8 @@ def was_stopped(delivery: Delivery, run: Run, history: WorkerHistory) -> bool:
 
 
 def _may_not_know_end(run: Run, at: float, history: WorkerHistory) -> bool:
-    """Return whether a worker may not yet have known at that time that a task had ended.
-
-    It reads nothing and acks nothing while it waits for the inline delete of another message.
-    """
-    unread = [*history.still, *history.unacked]
-    return run.ended > at or free(run.ended, at, unread) < GRACE
+    """Return whether a worker may not yet have known at that time that a task had ended."""
+    return run.ended > at or free(run.ended, at, history.still) < GRACE
 
 
 def _why_released_before_its_start(

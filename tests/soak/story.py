@@ -106,13 +106,10 @@ class Story:
         *,
         fails: bool = False,
         fault: str = "500",
-        inline: bool = False,
     ) -> Story:
-        """A worker deletes the message, by its keeper or inline."""
+        """A worker deletes the message."""
         entry = Entry(handle=f"h{count}", done=not fails, told=not fails)
-        self._call(DELETE, worker, at, entry, fault)
-        self.records.calls[-1].is_batch = not inline
-        return self
+        return self._call(DELETE, worker, at, entry, fault)
 
     def run(
         self,
@@ -261,12 +258,6 @@ class Story:
         """A worker is configured to start no task whose lease has expired."""
         self._add_worker(worker)
         self.records.workers[worker].on_lost = "revoke"
-        return self
-
-    def acks_inline(self, worker: str) -> Story:
-        """A worker is configured to ack inline."""
-        self._add_worker(worker)
-        self.records.workers[worker].acks_inline = True
         return self
 
     def breaks(self, worker: str) -> Story:

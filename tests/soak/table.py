@@ -132,12 +132,6 @@ REFUSED = Row(
     where="docs/operations.md#incidents",
     share=0.2,
 )
-ACK_FAILED = Row(
-    name="its inline delete failed",
-    source="kombu makes an inline delete once, with boto3's retries, and its lease has ended.",
-    where="docs/internals/keeper.md#what-a-call-costs",
-    share=0.1,
-)
 UNREAD = Row(
     name="it was not read in time",
     source="Others may have a message that arrived late. It is neither leased nor run.",
@@ -185,7 +179,6 @@ TABLE = (
     STALLED,
     DISCONNECTED,
     REFUSED,
-    ACK_FAILED,
     UNREAD,
     LEFT_TO_TIMEOUT,
     DELAYED,

@@ -28,7 +28,6 @@ from tests.soak.test_causes import (
     waiting,
 )
 from tests.soak.test_groups import stopped
-from tests.soak.test_inline_acks import failed
 from tests.soak.test_keeper_causes import cut, short_lived
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +49,6 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.STALLED: lambda: expired().harm("stalled", "", 5.1, 7.0),
     table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
     table.REFUSED: refused,
-    table.ACK_FAILED: failed,
     table.UNREAD: lambda: read_late(0.5, 6.0),
     table.LEFT_TO_TIMEOUT: lambda: extended_and_failed(6.95, 8.0),
     table.DELAYED: lambda: released_late(paused_until=9.6),

@@ -49,8 +49,7 @@ class WorkerHistory:
         tasks: When it was in a task and could read nothing, because it has no pool.
         deaf: When it read no answers to its receives, apart from its blocks and disconnects.
         asleep: When it read no results of its pool, apart from its blocks.
-        waiting: When it read nothing because it waited for a call: for the extension of a late
-            message, or for an inline delete.
+        waiting: When it read nothing because it waited for the extension of a late message.
         unrepeated: Messages whose release is not tried again, according to its log.
         disconnects: When it lost its connection.
         lost_of_batches: When it held messages of batches that it lost before the batch started,
@@ -95,11 +94,6 @@ class WorkerHistory:
     def was_killed(self) -> bool:
         """Whether its main process was killed."""
         return bool(self.did(["kill"], -math.inf, self.info.ended))
-
-    @property
-    def unacked(self) -> list[Block]:
-        """When it acked nothing, because it acks inline and waited for a call."""
-        return self.waiting if self.info.acks_inline else []
 
     @property
     def gone(self) -> Block:

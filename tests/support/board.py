@@ -15,10 +15,6 @@ class Board:
         """Note a lease that is new or has changed."""
         self._leases[lease.key] = lease
 
-    def is_acked(self, lease: Lease) -> bool:
-        """Return False: owners report acks at once."""
-        return False
-
     def remove(self, lease: Lease) -> None:
         """Note that the book has forgotten a lease."""
         del self._leases[lease.key]

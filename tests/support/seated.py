@@ -25,10 +25,6 @@ class SeatedBoard:
             self._board.assign(handle, self._seated[lease])
         self._board.show(lease)
 
-    def is_acked(self, lease: Lease) -> bool:
-        """Return whether the owner has acked the message itself."""
-        return self._board.is_acked(lease)
-
     def remove(self, lease: Lease) -> None:
         """Note that the book has forgotten a lease."""
         self._board.remove(lease)

@@ -70,9 +70,7 @@ class RequestHarness:
         self.orphaned = OrphanedMessages(self.keeper)
         self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
         # No message reaches the channel here.
-        self.settled = SimpleNamespace(
-            ack=lambda lease, tag: self.keeper.done(tag), note=lambda tag: None
-        )
+        self.settled = SimpleNamespace(ack=self.keeper.done, note=lambda tag: None)
 
     def receive(self, tag: str = "h", task: Any = None) -> Request:
         """Receive a message, and make its request."""

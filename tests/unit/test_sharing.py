@@ -63,7 +63,7 @@ def test_a_system_without_memory_for_a_table_is_named_with_a_way_out(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(sharing, "SharedFile", refuse)
-    for leases, size in ((0, "1,835,072"), (100_000, "44,800,064")):
+    for leases, size in ((0, "1,704,000"), (100_000, "41,600,064")):
         with pytest.raises(SqsHeartbeatError, match=f"{size} bytes: .*No space.*/dev/shm"):
             sharing.share_table(leases)
 

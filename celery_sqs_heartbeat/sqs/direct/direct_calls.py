@@ -30,20 +30,17 @@ _PLUGINS = "BOTOCORE_EXPERIMENTAL__PLUGINS"
 Key = tuple[str, str]
 
 
-def allow_direct_calls(client: Any, *, repeats: bool = False) -> None:
+def allow_direct_calls(client: Any) -> None:
     """Let `make_call` make calls of a boto3 client without boto3's preparation of each call.
 
     Only for clients to which no one else has added event handlers: a direct call emits no event but
     `before-send`. Plugins and Sentry's SDK add handlers to every client, so with them it does
     nothing.
-
-    Args:
-        repeats: Whether boto3 makes a call again that failed directly.
     """
     is_boto3s = BaseClient.__init__.__module__ == BaseClient.__module__
     if is_boto3s and not os.environ.get(_PLUGINS):
         make_watchable(client)
-        direct = DirectCalls(repeats=repeats)
+        direct = DirectCalls()
         setattr(client, _DIRECT, direct)
         close = client.close
 
@@ -81,13 +78,9 @@ class DirectCalls:
     boto3 makes the first call, and all calls without a pattern. After a direct call that failed,
     boto3 makes the next one, and twice as many for each further failure in a row, because
     something on the way to SQS may refuse only direct calls. Several threads may use it.
-
-    Args:
-        repeats: See `allow_direct_calls`.
     """
 
-    def __init__(self, *, repeats: bool) -> None:
-        self._repeats = repeats
+    def __init__(self) -> None:
         self._patterns: dict[Key, RequestPattern | None] = {}
         #: How many calls boto3 makes after the next failure.
         self._by_boto3: dict[Key, int] = {}
@@ -113,15 +106,12 @@ class DirectCalls:
             answer = _send(client, operation, pattern, params)
         except PatternChanged:
             return self._watch(client, key, params, by_boto3)
-        except BaseException as error:
+        except BaseException:
             self._note_failure(key)
             client.close()
-            if not self._repeats or not isinstance(error, Exception):
-                raise
-        else:
-            self._by_boto3.pop(key, None)
-            return answer
-        return self._watch(client, key, params, by_boto3)
+            raise
+        self._by_boto3.pop(key, None)
+        return answer
 
     def close(self) -> None:
         """Close the connections that no call uses. The next calls open others."""

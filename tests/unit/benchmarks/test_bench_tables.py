@@ -10,7 +10,7 @@ from benchmarks.overhead.cost import Cost
 from benchmarks.overhead.tables import cost_table, memory_table
 from benchmarks.overhead.tables import ratios_of as overhead_ratios_of
 from benchmarks.overhead.usage import Cpu, Memory
-from benchmarks.overhead.variants import BATCHED, INLINE, JOURNAL, STOCK
+from benchmarks.overhead.variants import JOURNAL, OURS, STOCK
 from benchmarks.throughput.grid import Cell
 from benchmarks.throughput.plan import plan_of
 from benchmarks.throughput.rates import Rate
@@ -73,23 +73,21 @@ def cost(consumer_cpu: float, *, tasks_per_second: float = 100, memory: float = 
 
 COSTS = {
     STOCK: [cost(1, tasks_per_second=100)],
-    INLINE: [cost(1.5, tasks_per_second=90)],
-    BATCHED: [cost(0.5, tasks_per_second=300)],
+    OURS: [cost(0.5, tasks_per_second=300)],
     JOURNAL: [cost(0.5, tasks_per_second=150)],
 }
 
 
-def test_the_cost_of_leases_is_what_inline_acks_take_more_than_a_stock_worker() -> None:
-    rows = {row[0]: row[1:] for row in cost_table(COSTS, 0.01).rows}
-    assert rows[INLINE] == ["90.0", "1,500", "3,000", "500"]
-    assert rows[BATCHED] == ["300", "500", "1,000", ""]
+def test_the_cost_of_a_task_is_shown_for_the_consumers_thread_and_for_all_processes() -> None:
+    rows = {row[0]: row[1:] for row in cost_table(COSTS).rows}
+    assert rows[OURS] == ["300", "500", "1,000"]
 
 
 def test_the_journal_is_compared_with_the_same_worker_without_one() -> None:
-    memory = {STOCK: [cost(1)], BATCHED: [cost(1, memory=15)]}
-    ratios = overhead_ratios_of({0.0: COSTS}, memory)
+    memory = {STOCK: [cost(1)], OURS: [cost(1, memory=15)]}
+    ratios = overhead_ratios_of(COSTS, memory)
     assert ratios["tasks/s, with to without a journal"] == [0.5]
-    assert ratios["tasks/s, inline to stock, 0 ms a call"] == [0.9]
-    assert ratios["consumer's CPU, inline to stock, 0 ms a call"] == [pytest.approx(1.5)]
-    assert ratios["memory, batched to stock"] == [1.5]
+    assert ratios["tasks/s, ours to stock"] == [3]
+    assert ratios["consumer's CPU, ours to stock"] == [pytest.approx(0.5)]
+    assert ratios["memory, ours to stock"] == [1.5]
     assert list(memory_table(memory).rows[0]) == [STOCK, "10.0", "10.0", "20.0", "1.00", "0"]

@@ -263,8 +263,6 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
             ["W031"],
         ),
         # The keeper makes the deletes of a queue in order, regardless of the setting.
-        (a_fifo_queue(), {"settings": settings_of(ack="inline")}, ["I033"]),
-        (a_fifo_queue(), {"settings": settings_of(ack="inline", fifo="parallel")}, []),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=10, fifo="parallel")}, []),
     ],
 )

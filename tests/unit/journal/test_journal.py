@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.settings.target import Destination, parse_target
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.journal.samples import DAY, ORIGIN, Clocks, Disk, event_of, files_in
 
-INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"ack": "batched"})
+INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"on_lost": "warn"})
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_the_events_of_a_worker_are_written_in_order(tmp_path: Path) -> None:
     assert [line["seq"] for line in lines] == list(range(1, 104))
     assert [line["ev"] for line in lines[:2]] == ["worker-started", "message-received"]
     assert [line["ev"] for line in lines[-2:]] == ["keeper-late", "worker-stopped"]
-    assert lines[0]["settings"] == {"ack": "batched"}
+    assert lines[0]["settings"] == {"on_lost": "warn"}
     assert lines[0]["pid"] == os.getpid()
     assert "versions" not in lines[0]
     assert lines[-2]["late_us"] == 1_500_000

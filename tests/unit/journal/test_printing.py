@@ -34,7 +34,7 @@ OTHER = event_of(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     started = WorkerStarted(
-        **ORIGIN.stamp(WORKER_STARTED, STARTED, 1), host="h", pid=4, settings={"ack": "batched"}
+        **ORIGIN.stamp(WORKER_STARTED, STARTED, 1), host="h", pid=4, settings={"on_lost": "warn"}
     )
     # The later event is in the segment that is read first.
     for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
@@ -55,7 +55,7 @@ def printed(*arguments: object) -> list[str]:
 
 def test_it_prints_one_line_per_event_in_order_of_time(folder: Path) -> None:
     assert printed(folder) == [
-        "2026-03-14 15:09:26.000Z  worker-started      host h, pid 4, settings ack=batched  "
+        "2026-03-14 15:09:26.000Z  worker-started      host h, pid 4, settings on_lost=warn  "
         "worker 0123456789ab #1",
         "2026-03-14 15:09:28.500Z  message-received    m-1 of work, task proj.add[t-1]  "
         "rc 2, sent 2.500 s before, vt 30, slack 20.250 s, held 0.500 s, cause new  "

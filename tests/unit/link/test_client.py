@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import MAX_WAITING, LinkedKeeper
 from celery_sqs_heartbeat.link.wire import Wire
-from tests.model.linked import PLACES, Linked, Queue, message_of
+from tests.model.linked import Linked, Queue, message_of
 from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Pair
 
@@ -127,116 +127,28 @@ def unsent(worker: Worker, keeper: LinkedKeeper) -> Unsent:
     return wire
 
 
-def test_starts_and_acks_are_sent_with_the_next_message(
+def test_starts_are_sent_with_the_next_message(
     worker: Worker, keeper: LinkedKeeper, unsent: Unsent
 ) -> None:
     worker.get()
     assert unsent.kinds() == ["received"]
     assert keeper.note_start("m-1")
-    assert keeper.note_ack("m-1")
     assert unsent.kinds() == []
-    assert keeper.find("m-1") is None
-    assert not keeper.note_ack("m-1")
     worker.get("n")
-    assert unsent.kinds() == ["started", "drop", "received"]
+    assert unsent.kinds() == ["started", "received"]
 
 
-def test_a_message_that_returns_after_its_ack_is_finished(
-    worker: Worker, keeper: LinkedKeeper
-) -> None:
-    worker.get()
-    assert keeper.note_ack("m-1")
-    assert worker.get(count=2) is ReceivedAs.FINISHED
-    assert keeper.ending == 1
-
-
-def test_acks_are_sent_by_a_push_and_when_there_are_many(
+def test_starts_are_sent_by_a_push_and_when_there_are_many(
     worker: Worker, keeper: LinkedKeeper, unsent: Unsent
 ) -> None:
     worker.get()
     unsent.kinds()
-    keeper.note_ack("m-1")
+    keeper.note_start("m-1")
     keeper.push()
-    assert unsent.kinds() == ["drop"]
-    worker.get("n")
-    unsent.kinds()
+    assert unsent.kinds() == ["started"]
     for _ in range(100):
-        keeper.note_start("n-1")
+        keeper.note_start("m-1")
     assert unsent.kinds() == ["started"] * 100
-
-
-def test_the_ack_of_a_message_without_a_place_is_sent_at_once(
-    worker: Worker, keeper: LinkedKeeper, unsent: Unsent
-) -> None:
-    names = [f"m{number}" for number in range(PLACES + 1)]
-    for name in names:
-        worker.get(name)
-    unsent.kinds()
-    keeper.note_ack("m0-1")
-    assert unsent.kinds() == []
-    keeper.note_ack(f"{names[-1]}-1")
-    assert unsent.kinds() == ["drop", "drop"]
-
-
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.LOST, Outcome.FAILED, Outcome.CAPPED])
-def test_an_answer_that_is_later_than_an_ack_means_nothing(
-    worker: Worker, keeper: LinkedKeeper, outcome: Outcome
-) -> None:
-    worker.get()
-    worker.deliver()
-    worker.clock.advance(21)
-    worker.elsewhere.keeper.step()
-    assert keeper.note_ack("m-1")
-    said = len(worker.elsewhere.outbox.messages)
-    worker.elsewhere.calls.answer(0, (outcome,))
-    worker.elsewhere.keeper.step()
-    assert [each[0] for each in worker.elsewhere.outbox.messages][said:] == ["over"]
-    assert len(worker.elsewhere.keeper) == 0
-    worker.deliver()
-    assert worker.is_quiet
-
-
-def test_the_ack_of_a_message_that_is_being_released_is_sent_at_once(
-    worker: Worker, keeper: LinkedKeeper, unsent: Unsent
-) -> None:
-    worker.get()
-    assert keeper.release("m-1", 0, "shutdown")
-    unsent.kinds()
-    assert keeper.note_ack("m-1")
-    assert unsent.kinds() == ["drop"]
-
-
-def test_a_lease_that_begins_with_the_handle_of_an_acked_one_is_kept(
-    worker: Worker, keeper: LinkedKeeper
-) -> None:
-    def get(message: str) -> None:
-        worker.receive(QUEUE, message_of(message, "handle", 1), TERMS, 30, 0)
-        worker.deliver()
-
-    for message in ("m", "n"):
-        get(message)
-        assert keeper.note_ack("handle")
-        worker.deliver()
-    get("o")
-    worker.clock.advance(21)
-    assert worker.step() == ["extend"]
-
-
-def test_a_message_that_was_acked_is_neither_extended_nor_reported(
-    worker: Worker, keeper: LinkedKeeper
-) -> None:
-    for name, wait in (("m", 21), ("n", 31)):
-        worker.get(name)
-        worker.deliver()
-        assert keeper.note_ack(f"{name}-1")
-        # The keeper has not read of the ack.
-        unread = worker.elsewhere.inbox.messages.pop()
-        worker.clock.advance(wait)
-        worker.elsewhere.keeper.step()
-        assert worker.elsewhere.calls.out == []
-        assert [each[0] for each in worker.elsewhere.outbox.messages] == ["over"]
-        worker.elsewhere.inbox.messages.append(unread)
-        worker.deliver()
 
 
 def test_a_released_message_is_new_when_it_is_received_again(

@@ -111,13 +111,6 @@ FEW_FOR_RETRIES = Kind(
     "+ 1 or maxReceiveCount receives, the smaller of the two.",
     "Raise maxReceiveCount in the RedrivePolicy to max_retries + 1, or lower max_retries.",
 )
-INLINE = Kind(
-    "SQSHB-I033",
-    "inline acks have no effect on the FIFO queue",
-    "On a queue in strict order the keeper makes the deletes, because the next message of a "
-    "group waits until SQS has confirmed the delete.",
-    "Set it only for other queues, in sqs_heartbeat_queues.",
-)
 
 KINDS = (
     NO_DEAD_LETTERS,
@@ -132,7 +125,6 @@ KINDS = (
     EARLY_ORDER,
     UNRUN_RECEIVES,
     FEW_FOR_RETRIES,
-    INLINE,
 )
 
 
@@ -199,8 +191,6 @@ def _check_order(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     elif early:
         yield EARLY_ORDER.found(queue=queue.name, value=", ".join(sorted(early)))
     yield from _check_batch(app, queue)
-    if app.settings.for_queue(queue.name).ack == "inline":
-        yield INLINE.found(queue=queue.name, setting=PREFIX + "ack", value="inline")
 
 
 def _check_batch(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
