@@ -22,12 +22,14 @@ class Counts:
 
     def waiting(self) -> int:
         """Return how many messages are visible now."""
-        return sum(self._count(name, "") for name in QUEUES)
+        return sum(self._count(name, [""]) for name in QUEUES)
 
     def left(self) -> int:
-        """Return how many messages the queues have, hidden or not, without dead letters."""
-        kinds = ("", "NotVisible", "Delayed")
-        return sum(self._count(name, kind) for name in QUEUES for kind in kinds)
+        """Return how many messages the queues have, hidden or not, without dead letters.
+
+        A message may move to a queue that was counted already. So only a second 0 is certain.
+        """
+        return self._all() or self._all()
 
     def take_left(self) -> set[str]:
         """Receive all visible messages of the queues. Return their ids."""
@@ -38,12 +40,16 @@ class Counts:
         names = [name for name in self._urls if name not in QUEUES]
         return set(itertools.chain.from_iterable(map(self._take, names)))
 
-    def _count(self, name: str, kind: str) -> int:
-        attribute = f"ApproximateNumberOfMessages{kind}"
+    def _all(self) -> int:
+        return sum(self._count(name, ["", "NotVisible", "Delayed"]) for name in QUEUES)
+
+    def _count(self, name: str, kinds: list[str]) -> int:
+        # By one call, because a message may become visible at any time.
         answer = self._client.get_queue_attributes(
-            QueueUrl=self._urls[name], AttributeNames=[attribute]
+            QueueUrl=self._urls[name],
+            AttributeNames=[f"ApproximateNumberOfMessages{kind}" for kind in kinds],
         )
-        return int(answer["Attributes"][attribute])
+        return sum(int(number) for number in answer["Attributes"].values())
 
     def _take(self, name: str) -> Iterator[str]:
         while messages := self._client.receive_message(
