@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import boto3
@@ -108,7 +108,8 @@ class ClientPool:
         self._uses: dict[str, tuple[BrokerConfig, float]] = {}
         self._addresses: dict[str, str] = {}
         self._clients: dict[str, _Making] = {}
-        self._lock = Lock()
+        # Re-entrant: a signal handler may need a client, and interrupt a thread with the lock.
+        self._lock = RLock()
 
     def use(
         self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
@@ -139,11 +140,12 @@ class ClientPool:
         """
         use = self._uses[queue_url]
         while True:
+            is_mine = False
             with self._lock:
                 making = self._clients.get(queue_url)
-                is_mine = making is None or making.use != use or making.is_late
-                if making is None or is_mine:
+                if making is None or making.use != use or making.is_late:
                     making = self._clients[queue_url] = _Making(use)
+                    is_mine = True
             if is_mine:
                 # Without the lock: with a role it waits for STS, and other queues must not wait.
                 self._make(making, queue_url)
