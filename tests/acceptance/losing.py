@@ -1,4 +1,4 @@
-"""A worker's step that loses the broker connection when a test requests it.
+"""Workers that lose their broker connection, or their threads, when a test requests it.
 
 kombu treats a poll that fails as an empty answer. In practice, a worker on SQS loses its
 connection when it can't get credentials or a queue URL for a moment: a botocore error on
@@ -30,3 +30,19 @@ class LosesConnection(bootsteps.StartStopStep):
         if self._file.exists():
             self._file.unlink()
             raise EndpointConnectionError(endpoint_url="lost on purpose")
+
+
+def lose_threads(pool: Any, *, after: int) -> None:
+    """Break a pool of threads as a limit of the system does.
+
+    Args:
+        after: How many tasks it still takes.
+    """
+    start, left = pool.executor.submit, iter(range(after))
+
+    def submit(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        return start(*args, **kwargs)
+
+    pool.executor.submit = submit

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.sqs import queues
 from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
 from tests.acceptance.forgetting import ForgetsJobs
-from tests.acceptance.losing import LosesConnection
+from tests.acceptance.losing import LosesConnection, lose_threads
 from tests.support.stalls import StallWatch
 
 app = install(Celery("proj", broker=os.environ.get("CELERY_BROKER_URL")))
@@ -120,14 +120,10 @@ def note_stalls(**_: Any) -> None:
 
 
 @signals.worker_ready.connect
-def lose_threads(sender: Any, **_: Any) -> None:
-    """Break a pool of threads as a limit of the system does."""
-
-    def submit(*_: Any, **__: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
+def break_pool(sender: Any, **_: Any) -> None:
+    """Break a pool of threads if a test requests that."""
     if "PROJ_NO_THREADS" in os.environ:
-        sender.pool.executor.submit = submit
+        lose_threads(sender.pool, after=0)
 
 
 @lease_lost.connect

@@ -16,7 +16,7 @@ from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.sqs import queues
-from tests.acceptance.losing import LosesConnection
+from tests.acceptance.losing import LosesConnection, lose_threads
 from tests.soak.gathering import Gathers
 
 _PR_SET_PDEATHSIG = 1
@@ -102,18 +102,10 @@ app.steps["consumer"].add(WritesDisconnects)
 
 
 @signals.worker_ready.connect
-def lose_threads(sender: Any, **_: Any) -> None:
-    """Break a pool of threads as a limit of the system does, after a few tasks."""
-    if "SOAK_JOBS" not in os.environ:
-        return
-    start, left = sender.pool.executor.submit, iter(range(int(os.environ["SOAK_JOBS"])))
-
-    def submit(*args: Any, **kwargs: Any) -> Any:
-        if next(left, None) is None:
-            raise RuntimeError("can't start new thread")
-        return start(*args, **kwargs)
-
-    sender.pool.executor.submit = submit
+def break_pool(sender: Any, **_: Any) -> None:
+    """Break a pool of threads after a few tasks, if this worker was chosen for that."""
+    if "SOAK_JOBS" in os.environ:
+        lose_threads(sender.pool, after=int(os.environ["SOAK_JOBS"]))
 
 
 @signals.task_revoked.connect
