@@ -67,8 +67,11 @@ class Observability:
 
     @property
     def observers(self) -> Iterator[Observer]:
-        """The observers of the keeper's events."""
-        chosen = (self._journal, self._recorder, self._metrics)
+        """The observers of the keeper's events.
+
+        The log comes after them: what it says, the page and the metrics show already.
+        """
+        chosen = (self._journal, self._metrics, self._recorder)
         return (observer for observer in chosen if observer is not None)
 
     def note_late(self, seconds: float) -> None:

@@ -95,8 +95,8 @@ class KeeperMain:
             sqs,
             interval=hello.interval,
             observer=Observers(
-                *((log_event,) if hello.logs_events else ()),
                 *self._observability.observers,
+                *((log_event,) if hello.logs_events else ()),
                 self._report,
             ),
             dispatcher=self._dispatcher,
