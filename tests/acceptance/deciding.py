@@ -34,7 +34,7 @@ def release(key: str, delay: float | None = None, runs: int = 1) -> None:
     note("end", key)
 
 
-@app.task(acks_on_failure_or_timeout=False, reject_on_worker_lost=True, time_limit=3)
+@app.task(acks_on_failure_or_timeout=False, reject_on_worker_lost=True, time_limit=8)
 def fail_after(key: str, delay: float, way: str) -> None:
     """Set a delay, then fail as `way` says."""
     note("start", key)

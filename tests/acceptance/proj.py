@@ -205,7 +205,7 @@ def reject(key: str, requeue: bool) -> None:
     raise Reject(key, requeue=requeue)
 
 
-@app.task(acks_on_failure_or_timeout=False, time_limit=3)
+@app.task(acks_on_failure_or_timeout=False, time_limit=8)
 def overrun(key: str) -> None:
     note("start", key)
     time.sleep(30)

@@ -15,17 +15,17 @@ DEAD_POLL = 2
 
 def receives(scene: Scene) -> list[str]:
     """Return the ids of the messages received, in order."""
-    return [
-        message["MessageId"]
-        for call in _of_queue(scene, "ReceiveMessage")
-        for message in (call.answer or {}).get("Messages", ())
-    ]
+    return [message for message, _ in _received(scene)]
 
 
 def handles(scene: Scene) -> list[str]:
     """Return the receipt handles of the messages received, in order."""
+    return [handle for _, handle in _received(scene)]
+
+
+def _received(scene: Scene) -> list[tuple[str, str]]:
     return [
-        message["ReceiptHandle"]
+        (message["MessageId"], message["ReceiptHandle"])
         for call in _of_queue(scene, "ReceiveMessage")
         for message in (call.answer or {}).get("Messages", ())
     ]
@@ -33,7 +33,7 @@ def handles(scene: Scene) -> list[str]:
 
 def deleted(scene: Scene) -> set[str]:
     """Return the ids of the messages whose delete was requested."""
-    ids = dict(zip(handles(scene), receives(scene), strict=True))
+    ids = {handle: message for message, handle in _received(scene)}
     calls = _of_queue(scene, "DeleteMessageBatch")
     return {ids[entry["ReceiptHandle"]] for call in calls for entry in call.entries}
 
@@ -128,7 +128,7 @@ def asked_of_releases(scene: Scene) -> dict[int, list[int]]:
                 asked.setdefault(entry["ReceiptHandle"], entry["VisibilityTimeout"])
     by_count: dict[int, list[int]] = {}
     receives_of: Counter[str] = Counter()
-    for message, handle in zip(receives(scene), handles(scene), strict=True):
+    for message, handle in _received(scene):
         receives_of[message] += 1
         if handle in asked:
             by_count.setdefault(receives_of[message], []).append(asked[handle])

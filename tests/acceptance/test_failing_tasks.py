@@ -77,7 +77,8 @@ def test_a_short_outage_of_what_tasks_depend_on_makes_no_dead_letters(
     asked = asked_of_releases(scene)
     assert set(asked[1]) == {0}
     # A busy machine may make a release late, which then hides for the rest of the delay.
-    assert max(asked[2]) == 2
+    assert max(asked[2]) <= 2
+    assert min(gap for key in keys for gap in gaps(scene, key)[1:2]) >= 2
     if is_fifo:
         assert [note.key for note in scene.notes("end")] == keys
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
+from tests.acceptance.record import deleted
 from tests.acceptance.scene import LONG, Scene
 from tests.support.faults import delay
 from tests.support.recording import Call
@@ -79,7 +80,10 @@ def test_a_cold_shutdown_loses_no_message_of_a_busy_queue(new_scene: NewScene) -
     scene.wait_until(lambda: len(open_polls(scene)) == MOST_POLLS)
     worker.kill("SIGQUIT")
     worker.process.wait(PATIENCE)
-    assert_released(scene, COUNT - len(scene.keys("end")))
+    # A task that was stopped after its last line, but before its ack, was released.
+    done = deleted(scene)
+    assert len(done) <= len(scene.keys("end"))
+    assert_released(scene, COUNT - len(done))
 
 
 def assert_released(scene: Scene, count: int) -> None:

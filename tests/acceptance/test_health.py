@@ -20,7 +20,9 @@ NewScene = Callable[..., Scene]
 
 def signal_both(worker: ProcessWorker, number: signal.Signals) -> None:
     """Signal a worker and its keeper, as a machine that is suspended stops both."""
-    for pid in (worker.pid, *keepers_of(worker.pid)):
+    pids = [worker.pid, *keepers_of(worker.pid)]
+    # A worker never runs while its keeper is stopped: it would replace the keeper.
+    for pid in pids if number is signal.SIGSTOP else reversed(pids):
         os.kill(pid, number)
 
 

@@ -50,9 +50,10 @@ def test_a_worker_that_may_not_read_attributes_runs_its_tasks(new_scene: NewScen
 def test_without_permission_to_extend_the_worker_continues_without_leases(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "8"})
+    # A call has four seconds. One without an answer is no refusal: a whole batch may follow it.
+    scene = new_scene(attributes={"VisibilityTimeout": "14"})
     scene.proxy.rule(CHANGE, deny())
-    conf = {"sqs_heartbeat_threshold": 6}
+    conf = {"sqs_heartbeat_threshold": 12}
     worker = scene.worker("-c", "2", "-P", "threads", conf=conf)
     for key in ("a", "b"):
         scene.send("hold", key)

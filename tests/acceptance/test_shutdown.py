@@ -133,7 +133,8 @@ def test_a_cold_shutdown_releases_running_prefetched_and_eta_messages_in_batches
     worker.kill("SIGQUIT")
     worker.process.wait(PATIENCE)
     scene.wait_until(lambda: scene.counts() == (11, 0))
-    assert released(scene) == 11
+    # A last poll that reaches SQS late may receive some of them again.
+    assert released(scene) >= 11
     assert len(release_calls(scene)) < 11
     assert scene.keys("end") == []
 

@@ -34,7 +34,7 @@ def test_a_call_that_blocks_python_for_three_timeouts_loses_no_lease_in_any_pool
         scene.send("work", "b")
     for pool in set(POOLS) - {"solo"}:
         # A poll's answer during the call is read too late, because that process polls.
-        scenes[pool].wait_until(lambda scene=scenes[pool]: len(receives(scene)) == 2)
+        workers[pool].wait_for_log("Task tests.acceptance.proj.work[")
         scenes[pool].let_end("a")
     for pool, scene in scenes.items():
         scene.wait_for_notes("end", 2)

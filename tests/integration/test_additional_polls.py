@@ -230,8 +230,21 @@ def test_messages_that_are_being_leased_count_as_prefetched(
     busy.close([])
 
 
-def test_acks_make_room_for_a_poll_while_messages_wait_for_the_pool(new_busy: NewBusy) -> None:
+def test_acks_make_room_for_a_poll_while_messages_wait_for_the_pool(
+    new_busy: NewBusy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     busy = new_busy(20)
+    heartbeat, noted = busy.desk.heartbeat, list[object]()
+    start = heartbeat.poll_threads.start
+
+    def start_first(job: Callable[[], object]) -> None:
+        # If the consumer's own thread polled before, it would wait for the pool itself.
+        before = len(noted)
+        start(job)
+        wait_until(lambda: len(noted) > before)
+
+    monkeypatch.setattr(heartbeat, "note_poll", lambda *poll: noted.append(poll))
+    monkeypatch.setattr(heartbeat.poll_threads, "start", start_first)
     (first,) = busy.polls.next()
     busy.fill(first)
     (second,) = busy.polls.next()

@@ -43,6 +43,11 @@ COPY_ALL = f"""
   addEventListener("copy", () => {{ copied = document.activeElement.value }});
   [...document.querySelectorAll("{BUTTON}")].map(button => {{ button.click(); return copied }})
 """
+#: Returns the addresses of the pages that a search has found.
+RESULTS = """
+  const links = document.querySelectorAll(".md-search-result__item > a");
+  return [...links].map(link => link.href);
+"""
 #: Commands that keep their terminal until they are stopped.
 GOES_ON = re.compile(
     r"celery .*\bworker\b|runserver|flask .*\brun\b|testing\.server|--watch|pipeline stream"
@@ -279,9 +284,9 @@ def test_the_search_finds_a_setting_wherever_it_is_named(
 
 def results(browser: Any) -> list[str]:
     """Return the pages that the search lists, the best first."""
-    links = browser.find_elements("css selector", ".md-search-result__item > a")
-    urls = [urlsplit(link.get_attribute("href")) for link in links]
-    return [url.path.removeprefix("/") for url in urls]
+    # In one step: the search may replace its list at any time.
+    urls = browser.execute_script(RESULTS)
+    return [urlsplit(url).path.removeprefix("/") for url in urls]
 
 
 def wait_for_buttons(browser: Any, count: int, selector: str = BUTTON) -> None:

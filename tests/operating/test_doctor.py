@@ -60,7 +60,11 @@ PROJ = """
 import json, os
 from celery import Celery
 from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.cli.queues import queue_inspector
+from celery_sqs_heartbeat.sqs import clients
 
+# See `patient_calls`.
+queue_inspector._PATIENT, clients.MAX_TIMEOUT = 240.0, 120.0
 app = install(Celery("proj", broker=os.environ["PROJ_BROKER"]))
 app.conf.update(json.loads(os.environ["PROJ_CONF"]))
 

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.engine import stream
 from celery_sqs_heartbeat.pipeline.engine.alerts import Alerts
 from tests.pipeline.builders import DAY, frame_of
-from tests.pipeline.journals import rows_in, some_workers, write_all
+from tests.pipeline.journals import has_parquet, rows_in, some_workers, write_all
 from tests.pipeline.report_tables import DT
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
@@ -52,7 +52,7 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
     try:
         # In the middle of the first batch: it has begun to write its first table.
         wait_until(
-            lambda: process.poll() is not None or [*tables.glob("events/**/*.parquet")],
+            lambda: process.poll() is not None or has_parquet(tables / "events"),
             timeout=SPARK_PATIENCE,
         )
         assert process.poll() is None

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.pipeline import schema, submit
 from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS
 from tests.pipeline.cheap import CHEAP
 from tests.pipeline.cluster import cluster
-from tests.pipeline.journals import rows_in
+from tests.pipeline.journals import has_parquet, rows_in
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
 
@@ -59,7 +59,7 @@ def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
             )
         try:
             wait_until(
-                lambda: run.poll() is not None or [*tables.glob("events/**/*.parquet")],
+                lambda: run.poll() is not None or has_parquet(tables / "events"),
                 timeout=SPARK_PATIENCE,
             )
             machines.workers[0].end()

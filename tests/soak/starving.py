@@ -18,8 +18,8 @@ from tests.support.stalls import Stall
 
 #: How often it looks, in seconds.
 TICK = 0.2
-#: Less waiting than this in a tick is normal and ignored, in seconds.
-COUNTS = 0.05
+#: Waiting for less than this part of a tick is normal and ignored.
+COUNTS = 0.25
 
 #: Thread ids and the nanoseconds that each has waited so far.
 _Waits = dict[str, int]
@@ -31,10 +31,12 @@ class StarvationWatch:
     Args:
         report: Called with a process's name and the approximate time, start and end, in which it
             waited.
+        tick: How often it looks, in seconds. What a process waits after the last look is not seen.
     """
 
-    def __init__(self, report: Callable[[str, float, float], None]) -> None:
+    def __init__(self, report: Callable[[str, float, float], None], tick: float = TICK) -> None:
         self._report = report
+        self._tick = tick
         self._watched: dict[int, tuple[str, float, _Waits]] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="starvation", daemon=True)
@@ -53,16 +55,17 @@ class StarvationWatch:
         self._watched[pid] = (name, time.monotonic(), _waits(pid))
 
     def _run(self) -> None:
-        while not self._stopped.wait(TICK):
+        while not self._stopped.wait(self._tick):
             for pid, (name, since, before) in list(self._watched.items()):
                 waits, now = _waits(pid), time.monotonic()
                 if not waits:
                     del self._watched[pid]
                     continue
-                waited = sum(wait - before.get(thread, wait) for thread, wait in waits.items())
+                waited = [(wait - before.get(each, wait)) / 1e9 for each, wait in waits.items()]
                 self._watched[pid] = (name, now, waits)
-                seconds = min(waited / 1e9, now - since)
-                if seconds > COUNTS:
+                # The kernel counts a wait when it ends: it may have begun before the last look.
+                seconds = max(min(sum(waited), now - since), *waited)
+                if seconds > COUNTS * self._tick:
                     self._report(name, now - seconds, now)
 
 

@@ -18,14 +18,14 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.link import attendant as attending
-from celery_sqs_heartbeat.link import messages
+from celery_sqs_heartbeat.link import liveness, messages
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.logs import ROOT
 from tests.model.linked import message_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
 
 #: A keeper that has lived so long, in seconds, is replaced without a pause.
@@ -156,6 +156,8 @@ class Attended:
 @pytest.fixture
 def attended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
     monkeypatch.setattr(attending, "_END_SECONDS", 30.0)
+    # A keeper that ticked once does not hang while this thread stalls.
+    monkeypatch.setattr(liveness, "_LOOKS", PATIENCE / liveness.LOOK_SECONDS)
     attended = Attended()
     attended.attendant.begin()
     attended.attendant.start()
@@ -293,8 +295,9 @@ def test_a_keeper_that_lived_long_is_replaced_at_once_again(
 
 
 def test_a_keeper_that_hangs_is_killed_and_replaced(
-    attended: Attended, caplog: pytest.LogCaptureFixture
+    attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(liveness, "_LOOKS", 5)
     attended.receive("m")
     attended.table.tick = attended.clock()
     child = attended.wait_for_child(2)
@@ -376,10 +379,18 @@ def test_every_second_is_called_once_a_second() -> None:
 def test_a_keeper_that_exits_normally_is_not_replaced(attended: Attended) -> None:
     attended.receive("m")
     attended.keeper.done("m")
-    wait_until(lambda: attended.child.has_heard("done"))
-    attended.child.say(("over", 1, 1, True), ("log", {}))
-    attended.child.die("exit status 0")
+    child = attended.child
+
+    def obey() -> None:
+        # Before the stop, any exit would count as a death.
+        wait_until(lambda: child.has_heard("stop"))
+        child.say(("over", 1, 1, True), ("log", {}))
+        child.die("exit status 0")
+
+    thread = threading.Thread(target=obey)
+    thread.start()
     attended.attendant.stop(5.0)
+    thread.join()
     assert attended.keeper.ending == 0
     assert len(attended.children) == 1
     assert attended.keeper.is_behind

@@ -14,6 +14,8 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
+from tests.support.waiting import wait_until
+from tests.unit.link.pairs import Far
 
 #: In seconds: more checks in a row without a tick than a working keeper may have.
 WITHOUT_TICK = 10 * LOOK_SECONDS
@@ -57,10 +59,13 @@ def test_a_keeper_that_has_closed_its_link_at_the_workers_end_is_not_taken_to_ha
     )
     attendant.begin()
     attendant.start()
-    table.tick = time.monotonic()
     stopping = threading.Thread(target=attendant.stop, args=(5.0,))
     stopping.start()
-    children[0].link.close()
+    keeper = Far(children[0].link)
+    wait_until(lambda: ["stop", 5.0] in keeper.read())
+    # In this order: while its link is open, it must tick.
+    keeper.close()
+    table.tick = time.monotonic()
     children[0].ends_at = time.monotonic() + WITHOUT_TICK
     stopping.join()
     assert len(children) == 1

@@ -164,7 +164,7 @@ def test_ended_processes_leave_no_descriptor_open(start: Start) -> None:
         process.communicate()
         wait_until(lambda pid=process.pid: not processes.may_run(pid))
         processes.note_pool([])
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before
 
 
 def test_a_descriptor_with_a_high_number_can_be_waited_for() -> None:
