@@ -99,14 +99,26 @@ def wait_for_extensions(scene: Scene, count: int, *, since: float, messages: int
 
 
 def released(scene: Scene) -> int:
-    """Return how many messages such calls released. A call that was slow may have been repeated."""
-    handles = {
+    """Return how many receipt handles such calls released. A slow call may have been repeated."""
+    return len(_released(scene))
+
+
+def released_messages(scene: Scene) -> set[str]:
+    """Return the ids of the messages that such calls released.
+
+    A last poll that reaches SQS late may receive some of them again, by another handle.
+    """
+    handles = _released(scene)
+    return {message for message, handle in _received(scene) if handle in handles}
+
+
+def _released(scene: Scene) -> set[str]:
+    return {
         entry["ReceiptHandle"]
         for call in release_calls(scene)
         for entry in call.entries
         if entry["VisibilityTimeout"] <= DEAD_POLL
     }
-    return len(handles)
 
 
 def timeouts_asked(scene: Scene) -> list[int]:

@@ -18,11 +18,10 @@ from tests.acceptance.lateness import server_stalls
 from tests.acceptance.orders import MODULE as ORDERS
 from tests.acceptance.orders import order
 from tests.acceptance.process_tasks import MODULE
-from tests.acceptance.processes import keepers_of, keepers_on, living, pool_of
+from tests.acceptance.processes import keepers_on, living, pool_of
 from tests.acceptance.record import receives, release_calls, wait_for_extensions
 from tests.acceptance.scene import Scene
-from tests.soak.starving import StarvationWatch
-from tests.support.stalls import Stall, stood_still
+from tests.support.stalls import stood_still
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
@@ -46,25 +45,7 @@ def scene(new_scene: NewScene) -> Scene:
 
 
 @pytest.fixture
-def watch_keeper(stalls: list[Stall]) -> Iterator[Callable[[ProcessWorker], None]]:
-    """Count the times in which a worker's keeper waits for a CPU as stalls of the scene."""
-    watch = StarvationWatch(
-        lambda _, since, until: stalls.append(Stall(until, until - since)), tick=0.05
-    )
-    watch.start()
-
-    def watch_keeper(worker: ProcessWorker) -> None:
-        for pid in keepers_of(worker.pid):
-            watch.watch("keeper", pid)
-
-    yield watch_keeper
-    watch.stop()
-
-
-@pytest.fixture
-def full_worker(
-    scene: Scene, watch_keeper: Callable[[ProcessWorker], None]
-) -> Callable[..., ProcessWorker]:
+def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
     """Start a worker; wait until it runs as many of four messages as it can and holds the rest.
 
     It has no room for more, so no open poll can receive the released messages.
@@ -89,7 +70,6 @@ def full_worker(
         scene.wait_for_notes("start", running)
         # By then its keeper has started, even on a busy machine.
         wait_for_extensions(scene, 1, since=0.0, messages=len(KEYS))
-        watch_keeper(worker)
         return worker
 
     return start
@@ -131,7 +111,7 @@ def test_pool_processes_end_when_their_main_process_is_killed(
 
 @pytest.mark.parametrize("renewed_by", ["--max-tasks-per-child", "restart_pool"])
 def test_messages_of_a_renewed_pool_are_visible_again_as_soon_when_its_worker_is_killed(
-    scene: Scene, watch_keeper: Callable[[ProcessWorker], None], renewed_by: str
+    scene: Scene, renewed_by: str
 ) -> None:
     limit = (renewed_by, "1") if renewed_by.startswith("--") else ()
     worker = scene.worker(
@@ -160,7 +140,6 @@ def test_messages_of_a_renewed_pool_are_visible_again_as_soon_when_its_worker_is
     wait_for_extensions(scene, 1, since=renewed_at, messages=len(KEYS))
     pool = pool_of(worker.pid)
     assert {note.pid for note in running} <= set(pool) - old
-    watch_keeper(worker)
     os.kill(worker.pid, signal.SIGKILL)
     killed_at = time.monotonic()
     scene.wait_until(lambda: living(pool) == [])

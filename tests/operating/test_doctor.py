@@ -56,15 +56,15 @@ SOUND = {
     "task_default_queue": "work",
 }
 OPTIONS = {"region": "us-east-1", "is_secure": False}
-PROJ = """
+PROJ = f"""
 import json, os
 from celery import Celery
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli.queues import queue_inspector
 from celery_sqs_heartbeat.sqs import clients
 
-# See `patient_calls`.
-queue_inspector._PATIENT, clients.MAX_TIMEOUT = 240.0, 120.0
+# As `patient_calls`.
+queue_inspector._PATIENT, clients.MAX_TIMEOUT = {2 * PATIENCE}, {PATIENCE}
 app = install(Celery("proj", broker=os.environ["PROJ_BROKER"]))
 app.conf.update(json.loads(os.environ["PROJ_CONF"]))
 

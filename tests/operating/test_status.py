@@ -108,6 +108,7 @@ def test_the_leases_are_listed_with_their_extensions(scene: Observed) -> None:
 
 def test_the_last_releases_and_losses_are_listed_and_the_calls_counted(scene: Observed) -> None:
     scene.keeper.release(scene.receive("a"), cause="failed")
+    assert scene.keeper.flush(PATIENCE)
     # It is recorded after the keeper's flush, and maybe after the next event of another thread.
     wait_until(scene.recorder.happenings)
     scene.sqs.answer = lambda call: [Outcome.LOST] * len(call.entries)
@@ -329,6 +330,7 @@ def test_a_probe_is_answered_however_many_connections_are_idle(
             assert get(scene, "/healthz").status == 200
             assert get(scene, "/leases").status == 200
         wait_until(lambda: request_threads() <= MAX_WAITING)
+        assert threading.active_count() < MAX_WAITING + 20
     wait_until(lambda: not request_threads())
 
 

@@ -90,6 +90,7 @@ def test_message_groups_and_stopped_groups_are_shown_if_there_are_any(
     for number in range(3):
         scene.receive_in_order("A17", number)
     scene.keeper.release(failed, 600, cause="failed")
+    assert scene.keeper.flush(PATIENCE)
     # It is recorded after the keeper's flush.
     wait_until(scene.recorder.happenings)
     shown = run("--url", scene.url).stdout

@@ -18,8 +18,8 @@ from tests.support.stalls import Stall
 
 #: How often it looks, in seconds.
 TICK = 0.2
-#: Waiting for less than this part of a tick is normal and ignored.
-COUNTS = 0.25
+#: Less waiting than this in a tick is normal and ignored, in seconds.
+COUNTS = 0.05
 
 #: Thread ids and the nanoseconds that each has waited so far.
 _Waits = dict[str, int]
@@ -31,12 +31,10 @@ class StarvationWatch:
     Args:
         report: Called with a process's name and the approximate time, start and end, in which it
             waited.
-        tick: How often it looks, in seconds. What a process waits after the last look is not seen.
     """
 
-    def __init__(self, report: Callable[[str, float, float], None], tick: float = TICK) -> None:
+    def __init__(self, report: Callable[[str, float, float], None]) -> None:
         self._report = report
-        self._tick = tick
         self._watched: dict[int, tuple[str, float, _Waits]] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="starvation", daemon=True)
@@ -55,7 +53,7 @@ class StarvationWatch:
         self._watched[pid] = (name, time.monotonic(), _waits(pid))
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._tick):
+        while not self._stopped.wait(TICK):
             for pid, (name, since, before) in list(self._watched.items()):
                 waits, now = _waits(pid), time.monotonic()
                 if not waits:
@@ -65,7 +63,7 @@ class StarvationWatch:
                 self._watched[pid] = (name, now, waits)
                 # The kernel counts a wait when it ends: it may have begun before the last look.
                 seconds = max(min(sum(waited), now - since), *waited)
-                if seconds > COUNTS * self._tick:
+                if seconds > COUNTS:
                     self._report(name, now - seconds, now)
 
 

@@ -114,7 +114,8 @@ def test_a_message_whose_block_fails_becomes_visible_after_the_release_delay(
     ):
         raise ZeroDivisionError
     sqs.wait_for(("release", f"a-{count}"))
-    keeper.stop(PATIENCE)
+    assert keeper.flush(PATIENCE)
+    keeper.stop()
     assert asked == [timeout]
 
 

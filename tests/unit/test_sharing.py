@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
 import stat
@@ -95,6 +96,8 @@ def test_a_second_worker_of_the_process_has_a_table_of_its_own(folder: Path) -> 
 
 
 def open_files() -> int:
+    # What earlier tests left is closed when it is collected, which may happen in between.
+    gc.collect()
     return len(os.listdir("/dev/fd"))
 
 
@@ -108,7 +111,7 @@ def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
     assert run(READ).communicate()[0] == "42.5\n"
     unshare_table()
     del board
-    assert open_files() <= before
+    assert open_files() == before
 
 
 SHARE = """
@@ -184,7 +187,7 @@ def test_a_worker_that_can_not_share_a_table_reports_it(monkeypatch: pytest.Monk
     with pytest.raises(SqsHeartbeatError, match=r"No space left on device.*/dev/shm"):
         share_board(8)
     assert VARIABLE not in os.environ
-    assert open_files() <= before
+    assert open_files() == before
     with pytest.raises(NoLease):
         shared_table()
 
@@ -228,8 +231,6 @@ from celery_sqs_heartbeat.current.sharing import shared_table
 table, key, seen, reads = shared_table(), key_of("a"), set(), 0
 while reads < int(sys.argv[1]) or len(seen) < 3:
     mark, expires_at, visibility_timeout, threshold, *_ = table.read(key)
-    if mark.name == "UNKNOWN":
-        continue  # The machine has stopped the writer in the middle of it.
     assert (visibility_timeout, threshold) == (expires_at // 2, expires_at / 4), expires_at
     assert mark.name == ("LOST" if expires_at % 2 else "HELD"), expires_at
     seen.add(expires_at)

@@ -28,6 +28,8 @@ from tests.model.linked import message_of
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
 
+#: How many looks without a tick show that a keeper hangs.
+LOOKS = liveness._LOOKS
 #: A keeper that has lived so long, in seconds, is replaced without a pause.
 LONG_LIFE = 61.0
 #: The kernel's limit on process ids: no process has this one or a higher one.
@@ -297,7 +299,7 @@ def test_a_keeper_that_lived_long_is_replaced_at_once_again(
 def test_a_keeper_that_hangs_is_killed_and_replaced(
     attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(liveness, "_LOOKS", 5)
+    monkeypatch.setattr(liveness, "_LOOKS", LOOKS)
     attended.receive("m")
     attended.table.tick = attended.clock()
     child = attended.wait_for_child(2)
