@@ -1,0 +1,180 @@
+"""Counts the package's code: `python -m tests.size` prints what each part weighs.
+
+A line of code is one with a token of code: no blank line, comment or docstring. The core is what
+a worker and its keeper's process load, late imports and `contrib` included. Complexity is
+McCabe's: one for each function, and one for each branch in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "celery_sqs_heartbeat"
+TESTS = ROOT / "tests"
+#: The modules that workers and keepers start with. The core is what they import, at once or later.
+STARTS = (
+    "celery_sqs_heartbeat/__init__.py",
+    "celery_sqs_heartbeat/worker/step.py",
+    "celery_sqs_heartbeat/keeper/__main__.py",
+)
+
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
+_BRANCHES = (
+    ast.If,
+    ast.IfExp,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ExceptHandler,
+    ast.comprehension,
+    ast.match_case,
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large some files are together.
+
+    Attributes:
+        lines: Lines of code.
+        tokens: Python's tokens in them.
+        complexity: The sum over all functions.
+    """
+
+    files: int = 0
+    lines: int = 0
+    tokens: int = 0
+    functions: int = 0
+    complexity: int = 0
+
+    @property
+    def mean_complexity(self) -> float:
+        """The mean complexity of a function."""
+        return self.complexity / max(1, self.functions)
+
+    def __add__(self, other: Size) -> Size:
+        return Size(*(a + b for a, b in zip(_figures(self), _figures(other), strict=True)))
+
+
+def size_of(paths: Iterable[Path]) -> Size:
+    """Return the size of Python files."""
+    return sum((_size_of_file(path) for path in paths), Size())
+
+
+def package() -> list[Path]:
+    """Return the package's Python files."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def tests() -> list[Path]:
+    """Return the tests' Python files."""
+    return sorted(TESTS.rglob("*.py"))
+
+
+def assets() -> int:
+    """Return how many lines the package's other files have: pages, styles, rules, templates."""
+    texts = (
+        each for each in PACKAGE.rglob("*") if each.is_file() and each.suffix not in {".py", ".pyc"}
+    )
+    return sum(1 for each in texts for line in each.read_text().splitlines() if line.strip())
+
+
+def core() -> list[Path]:
+    """Return the files that a worker and its keeper's process load."""
+    found: set[Path] = set()
+    left = [ROOT / start for start in STARTS] + sorted((PACKAGE / "contrib").glob("*.py"))
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += _imported_by(path)
+    return sorted(found)
+
+
+def _imported_by(path: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files_of(alias.name)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield from _files_of(f"{node.module}.{alias.name}")
+
+
+def _files_of(name: str) -> Iterator[Path]:
+    """Yield the files that an import of that name loads, those of its packages included."""
+    path = ROOT
+    for part in name.split("."):
+        path /= part
+        for each in (path / "__init__.py", path.with_suffix(".py")):
+            if path.is_relative_to(PACKAGE) and each.exists():
+                yield each
+
+
+@functools.cache
+def _size_of_file(path: Path) -> Size:
+    source = path.read_text()
+    nodes = list(ast.walk(tree := ast.parse(source)))
+    lines: set[int] = set()
+    tokens = 0
+    docstrings = {line for node in [tree, *nodes] for line in _docstring_of(node)}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_docstring = token.type == tokenize.STRING and token.start[0] in docstrings
+        if token.type not in _NO_CODE and not is_docstring:
+            lines.update(range(token.start[0], token.end[0] + 1))
+            tokens += 1
+    functions = sum(isinstance(node, _FUNCTIONS) for node in nodes)
+    branches = sum(isinstance(node, _BRANCHES) for node in nodes)
+    branches += sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
+    return Size(1, len(lines), tokens, functions, functions + branches)
+
+
+def _docstring_of(node: ast.AST) -> range:
+    if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        return range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    return range(0)
+
+
+def _figures(size: Size) -> tuple[int, ...]:
+    return size.files, size.lines, size.tokens, size.functions, size.complexity
+
+
+def main() -> None:
+    """Print the sizes of the package, its folders, its core and the tests."""
+    parts = {
+        "core": core(),
+        "package": package(),
+        **{
+            f"  {each.name}": sorted(each.rglob("*.py"))
+            for each in sorted(PACKAGE.iterdir())
+            if each.is_dir()
+        },
+        "tests": tests(),
+    }
+    rows = [f"{'':14}{'files':>7}{'lines':>8}{'tokens':>9}{'complexity':>12}"]
+    for name, paths in parts.items():
+        size = size_of(paths)
+        counts = f"{size.files:7,}{size.lines:8,}{size.tokens:9,}"
+        rows.append(f"{name:14}{counts}{size.mean_complexity:12.2f}")
+    sys.stdout.write("\n".join([*rows, f"assets: {assets():,} lines", ""]))
+
+
+if __name__ == "__main__":
+    main()
