@@ -29,25 +29,6 @@ _file: SharedFile | None = None
 _pid = 0
 
 
-def new_table_file(leases: int = 0) -> SharedFile:
-    """Return memory for a table of leases.
-
-    Args:
-        leases: The most messages that are held at once; 0 for no limit.
-
-    Raises:
-        SqsHeartbeatError: The system has no memory for it.
-    """
-    size = Table.size_for(max(LEAST_PLACES, PLACES_A_LEASE * leases))
-    try:
-        return SharedFile(size)
-    except OSError as error:
-        raise SqsHeartbeatError(
-            f"no memory to share a table of leases with the keeper, {size:,} bytes: {error}: "
-            "free some memory, or space in /dev/shm"
-        ) from error
-
-
 def share_table(leases: int) -> Table:
     """Return a table of leases that this process's children, and its keeper, can read and write.
 
@@ -61,7 +42,14 @@ def share_table(leases: int) -> Table:
     unshare_table()
     # In a forked process these are still the parent's.
     _file, _pid = None, os.getpid()
-    _file = new_table_file(leases)
+    size = Table.size_for(max(LEAST_PLACES, PLACES_A_LEASE * leases))
+    try:
+        _file = SharedFile(size)
+    except OSError as error:
+        raise SqsHeartbeatError(
+            f"no memory to share a table of leases with the keeper, {size:,} bytes: {error}: "
+            "free some memory, or space in /dev/shm"
+        ) from error
     os.environ[VARIABLE] = _file.path
     atexit.register(unshare_table)
     _table = Table(_file.memory)

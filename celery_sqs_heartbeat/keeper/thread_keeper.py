@@ -132,24 +132,12 @@ class ThreadKeeper:
         """
         if self._is_forked() or not self._ticks.is_wanted:
             return True
-        self.hurry()
-        if not wait_for(lambda: not self._engine.ending or None, timeout):
-            return self.report_unconfirmed(timeout)
-        return True
-
-    def hurry(self) -> None:
-        """Try at once all deletes that wait for another try."""
         self._engine.change(lambda book, now: book.hurry_deletes(now))
-
-    def report_unconfirmed(self, waited: float) -> bool:
-        """Log the unconfirmed deletes and releases; return whether there are none.
-
-        Args:
-            waited: How long the keeper's owner has waited, in seconds.
-        """
+        if wait_for(lambda: not self._engine.ending or None, timeout):
+            return True
         with self._engine.reading() as (book, _):
             ending = [lease for lease in book.leases() if lease.goal is not Goal.HOLD]
-        log_unconfirmed(ending, waited)
+        log_unconfirmed(ending, timeout)
         return not ending
 
     def now(self) -> float:

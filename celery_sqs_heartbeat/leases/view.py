@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
@@ -47,18 +46,6 @@ class LeaseView(NamedTuple):
     group: str | None = None
     sequence_number: str | None = None
     is_in_order: bool = False
-
-    @property
-    def state(self) -> Goal:
-        """Return `goal`, its new name. This one goes with version 0.2."""
-        warnings.warn("state is now goal", DeprecationWarning, stacklevel=2)
-        return self.goal
-
-    @property
-    def standing(self) -> LeaseStatus:
-        """Return `status`, its new name. This one goes with version 0.2."""
-        warnings.warn("standing is now status", DeprecationWarning, stacklevel=2)
-        return self.status
 
     @classmethod
     def of(cls, lease: Lease, now: float) -> LeaseView:

@@ -61,7 +61,6 @@ class Attendant:
         table: The table of leases.
         descriptor: The file descriptor by which the process opens the table.
         on_event: Called with each event of the keeper, on the attendant's thread.
-        on_late: Called on that thread with the seconds by which the keeper was late.
         every_second: Called on that thread, about once a second.
         give_up_after: How long to try without a keeper that is ready, in seconds.
         start: Starts the process.
@@ -75,7 +74,6 @@ class Attendant:
         table: Table,
         descriptor: int,
         on_event: Callable[[Event], None],
-        on_late: Callable[[float], None] = lambda seconds: None,
         every_second: Callable[[], object] = lambda: None,
         give_up_after: float = math.inf,
         start: Callable[[int, int], Child] = KeeperProcess,
@@ -86,7 +84,6 @@ class Attendant:
         self._table = table
         self._descriptor = descriptor
         self._on_event = on_event
-        self._on_late = on_late
         self._every_second = every_second
         self._give_up_after = give_up_after
         self._has_been_ready = False
@@ -212,8 +209,6 @@ class Attendant:
                 event = read_event(values)
                 self._keeper.note_event(number, event)
                 self._on_event(event)
-            case ["late", float(seconds)]:
-                self._on_late(seconds)
             case ["log", dict(line)]:
                 emit(line)
             case ["stats", dict(stats)]:

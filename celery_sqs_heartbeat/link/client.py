@@ -14,7 +14,6 @@ from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import content_of, receive_of
-from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
@@ -242,19 +241,6 @@ class LinkedKeeper:
         if not self._is_forked():
             with self._lock:
                 self._post(message)
-
-    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
-        """Wait until every delete and release is confirmed. False if that took too long.
-
-        The keeper then logs those that are not confirmed.
-        """
-        if self._is_forked():
-            return True
-        self.say("hurry")
-        is_through = wait_for(lambda: not self.ending or None, timeout)
-        if not is_through:
-            self.say("unconfirmed", timeout)
-        return is_through
 
     def attach(self, wire: Sender, greeting: Iterable[Message]) -> None:
         """Continue with a new keeper: send it the orders and all leases over the wire.

@@ -17,8 +17,6 @@ class Hello:
     Attributes:
         pid: The process id of the worker's main process, which the keeper watches.
         interval: The longest sleep of the keeper, in seconds.
-        late_after: How late a tick may be before the keeper reports it, in seconds; None for the
-            keeper's default.
         journal: The journal's location; None for no journal.
         identity: The worker that the journal belongs to: host, pid, boot, started.
         status: `host:port` of the status page; None for no page.
@@ -26,7 +24,6 @@ class Hello:
         name: The worker's name.
         level: The lowest level of the log lines that the worker writes.
         wants_all: Whether the worker wants every event, not only those that it always needs.
-        logs_events: Whether the keeper logs a line for each event.
         began_at: When the worker began, in seconds of the keeper's clock.
         session: `module:function` of a function that returns a boto3 session; None for boto3's
             default session.
@@ -34,7 +31,6 @@ class Hello:
 
     pid: int
     interval: float = 1.0
-    late_after: float | None = None
     journal: str | None = None
     identity: Mapping[str, Any] = field(default_factory=dict)
     status: str | None = None
@@ -42,7 +38,6 @@ class Hello:
     name: str = ""
     level: int = 0
     wants_all: bool = False
-    logs_events: bool = True
     began_at: float | None = None
     session: str | None = None
 

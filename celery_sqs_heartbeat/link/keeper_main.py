@@ -96,13 +96,12 @@ class KeeperMain:
             interval=hello.interval,
             observer=Observers(
                 *self._observability.observers,
-                *((log_event,) if hello.logs_events else ()),
+                log_event,
                 self._report,
             ),
             dispatcher=self._dispatcher,
             board=self._leases,
-            late_after=hello.late_after,
-            on_late=self._note_late,
+            on_late=self._observability.note_late,
         )
         self._sender = MessageSender(self._keeper, sqs.send_message, self._dispatcher.prepare)
         self._end = KeeperEnd(
@@ -211,17 +210,13 @@ class KeeperMain:
                 self._dispatcher.prepare(partial(self._make_client, queue_url))
             case ["gap", seconds, int(deaths)]:
                 self._replaced = deaths
-                self._note_late(seconds)
+                self._observability.note_late(seconds)
             case ["tick"]:
                 self._loop.tick()
             case ["loop", waits, bool(runs_tasks)]:
                 self._loop.watch(waits=waits, runs_tasks=runs_tasks)
             case ["connected", bool(is_connected)]:
                 self._is_connected = is_connected
-            case ["hurry"]:
-                self._keeper.hurry()
-            case ["unconfirmed", waited]:
-                self._keeper.report_unconfirmed(waited)
             case ["pool", list(pids)]:
                 self._processes.note_pool(pids)
             case ["poll", str(queue_url), ends_at]:
@@ -268,10 +263,6 @@ class KeeperMain:
         now = clock.now()
         self._orphaned_at = self._orphaned_at or now
         return now - self._orphaned_at >= _ORPHAN_SECONDS
-
-    def _note_late(self, seconds: float) -> None:
-        self._observability.note_late(seconds)
-        self._outbox.send(("late", seconds))
 
     def _note_line(self, number: int) -> None:
         self._table.sequence = number

@@ -1,8 +1,7 @@
 """The messages of the link, as both ends write and read them.
 
 A worker's: hello, gap, reach, received, started, done, release, send-again, drop, resume, worker,
-pool, loop, tick, connected, poll, polled, level, hurry, unconfirmed, stop. Its keeper's: over,
-event, log, late, stats.
+pool, loop, tick, connected, poll, polled, level, stop. Its keeper's: over, event, log, stats.
 The first field is the kind. A lease is identified by the number that its worker gave it.
 """
 
@@ -21,7 +20,7 @@ from celery_sqs_heartbeat.link.held_message import HeldMessage
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 9
+VERSION = 10
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))

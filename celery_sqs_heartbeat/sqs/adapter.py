@@ -61,11 +61,6 @@ class BotoSqs:
         self._address = address
         self._reason = ""
 
-    @property
-    def only_client(self) -> Any | None:
-        """The client for every queue; None if a function chooses the client."""
-        return None if callable(self._client) else self._client
-
     def client_for(self, queue_url: str) -> Any:
         """Return the client for a queue.
 
@@ -75,10 +70,6 @@ class BotoSqs:
         client = self._client(queue_url) if callable(self._client) else self._client
         keep_connections_fresh(client)
         return client
-
-    def address(self, queue_url: str) -> str:
-        """Return the URL at which a queue is reached now."""
-        return self._address(queue_url)
 
     def send(self, call: Call) -> Sequence[Outcome]:
         """Make a batch call. Errors of SQS or the network become outcomes."""

@@ -14,13 +14,10 @@ SETTING = "sqs_heartbeat_session"
 NewSession = Callable[[], boto3.Session]
 
 
-def find_session_function(path: str, setting: str = SETTING) -> NewSession:
+def find_session_function(path: str) -> NewSession:
     """Return the function that a `module:function` path names.
 
     The returned function raises a `ConfigurationError` if it makes no session.
-
-    Args:
-        setting: The setting that names the function, for errors.
 
     Raises:
         ConfigurationError: There is no such function.
@@ -28,15 +25,15 @@ def find_session_function(path: str, setting: str = SETTING) -> NewSession:
     try:
         function = import_named(path)
     except NotImportable as error:
-        raise ConfigurationError([f"{setting}={path!r}: {error}"]) from error
+        raise ConfigurationError([f"{SETTING}={path!r}: {error}"]) from error
     if not callable(function):
         raise ConfigurationError(
-            [f"{setting}={path!r}: is not a function: name one that returns a boto3.Session"]
+            [f"{SETTING}={path!r}: is not a function: name one that returns a boto3.Session"]
         )
-    return _checked(f"{setting}={path!r}", function)
+    return _checked(f"{SETTING}={path!r}", function)
 
 
-def try_session_function(path: str, setting: str = SETTING) -> NewSession:
+def try_session_function(path: str) -> NewSession:
     """Return the function that a `module:function` path names, after a trial call.
 
     The call finds a function that makes no session at startup, not when the first message waits.
@@ -44,7 +41,7 @@ def try_session_function(path: str, setting: str = SETTING) -> NewSession:
     Raises:
         ConfigurationError: There is no such function, or it makes no session.
     """
-    new_session = find_session_function(path, setting)
+    new_session = find_session_function(path)
     new_session()
     return new_session
 

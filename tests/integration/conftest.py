@@ -9,8 +9,6 @@ import pytest
 APART = {
     "test_bench_server.py",
     "test_keeper_environment.py",
-    "test_keeper_life.py",
-    "test_keeper_process.py",
     "test_plain_consumer.py",
     "test_several_polls.py",
     "test_simulated_server.py",

@@ -200,7 +200,7 @@ def test_a_keeper_that_is_stopped_while_its_watchdog_checks_stays_stopped(
     keeper.receive(QUEUE, MESSAGE)
     wait_until(lambda: revived)
     assert revived == [False]
-    assert not keeper.is_alive
+    assert not keeper.health.alive
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
@@ -160,12 +160,12 @@ def test_start_and_stop_may_be_called_again_and_again(sqs: ScriptedSqs) -> None:
     for name in ("a", "b"):
         keeper.start()
         keeper.start()
-        assert keeper.is_alive
+        assert keeper.health.alive
         with keeper.hold(QUEUE, message(name)):
             pass
         keeper.stop()
         keeper.stop()
-        assert not keeper.is_alive
+        assert not keeper.health.alive
         assert len(keeper) == 0
 
 
@@ -292,17 +292,20 @@ def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> Non
         if child == 0:
             # The thread that has the lock does not exist here: nothing may wait for the lock.
             threading.Timer(PATIENCE, os._exit, (2,)).start()
-            worker = threading.Thread(target=lambda: _use(keeper))
+            used: list[LeaseKeeper] = []
+            worker = threading.Thread(target=lambda: used.append(_use(keeper)))
             worker.start()
             worker.join()
-            os._exit(0)
+            os._exit(0 if used else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert len(keeper) == 1
     keeper.stop()
 
 
-def _use(keeper: LeaseKeeper) -> None:
+def _use(keeper: LeaseKeeper) -> LeaseKeeper:
+    with pytest.raises(SqsHeartbeatError, match="belongs to the parent"):
+        keeper.hold(QUEUE, message()).__enter__()
     keeper.start()
     keeper.receive(QUEUE, message("b"))
     keeper.done("a-1")
@@ -315,6 +318,7 @@ def _use(keeper: LeaseKeeper) -> None:
     keeper.confirm("a-1", PATIENCE)
     keeper.flush()
     keeper.stop()
+    return keeper
 
 
 def test_a_message_received_twice_under_one_handle_is_one_lease(

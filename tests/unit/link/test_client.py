@@ -245,7 +245,7 @@ def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -
     keeper.order("reach", "a", 1, about=("a",))
     keeper.order("reach", "b", 1, about=("b",))
     keeper.order("reach", "a", 2, about=("a",))
-    keeper.say("hurry")
+    keeper.say("tick")
     worker.get("kept")
     keeper.note_start("kept-1", 4711)
     worker.get("done")
@@ -449,8 +449,7 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
         assert not keeper.is_disowned("m-1")
         assert keeper.find("m-1") is None
         assert keeper.snapshot() == ()
-        assert keeper.flush(0)
-        keeper.say("hurry")
+        keeper.say("tick")
         keeper.order("pool", [])
         assert not keeper.defer(lambda: None)
         return True
@@ -472,7 +471,7 @@ def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker
             may_continue.wait(PATIENCE)
 
     keeper.attach(Held(os.dup(pair.wire.fileno())), ())
-    thread = threading.Thread(target=keeper.say, args=("hurry",))
+    thread = threading.Thread(target=keeper.say, args=("tick",))
     thread.start()
     assert is_posting.wait(PATIENCE)
 
@@ -489,18 +488,3 @@ def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker
         thread.join(PATIENCE)
         keeper.detach()
         pair.close()
-
-
-def test_a_flush_ends_when_everything_is_confirmed_or_after_its_timeout(worker: Worker) -> None:
-    keeper = worker.worker
-    assert keeper.flush(0)
-    worker.get()
-    keeper.done("m-1")
-    assert not keeper.flush(0.05)
-    assert worker.said()[-2:] == [["hurry"], ["unconfirmed", 0.05]]
-    for said in (["unconfirmed", 0.05], ["hurry"], ["hurry"]):
-        worker.elsewhere.inbox.messages.remove(said)
-    worker.deliver()
-    worker.clock.advance(1.0)
-    worker.step()
-    assert keeper.flush(0)
