@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.consumer.lease_keeper import LeaseKeeper
+    from celery_sqs_heartbeat.consumer.received import Message
     from celery_sqs_heartbeat.current.current_lease import current_lease
     from celery_sqs_heartbeat.current.release_message import ReleaseMessage
     from celery_sqs_heartbeat.errors import (
@@ -16,26 +17,21 @@ if TYPE_CHECKING:
         NoLease,
         SqsHeartbeatError,
     )
-    from celery_sqs_heartbeat.leases.lease import LeaseTerms
     from celery_sqs_heartbeat.settings.failure import QueueInfo
-    from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-    from celery_sqs_heartbeat.sqs.clients import short_config
     from celery_sqs_heartbeat.worker.install import install
 
 __all__ = [
     "AlreadyHeld",
-    "BotoSqs",
     "ConfigurationError",
     "LeaseKeeper",
     "LeaseLost",
-    "LeaseTerms",
+    "Message",
     "NoLease",
     "QueueInfo",
     "ReleaseMessage",
     "SqsHeartbeatError",
     "current_lease",
     "install",
-    "short_config",
 ]
 __version__ = "0.1.0"
 
@@ -43,18 +39,16 @@ __version__ = "0.1.0"
 #: imports neither boto3 nor Celery.
 _HOME = {
     "AlreadyHeld": "errors",
-    "BotoSqs": "sqs.adapter",
     "ConfigurationError": "errors",
     "LeaseKeeper": "consumer.lease_keeper",
     "LeaseLost": "errors",
-    "LeaseTerms": "leases.lease",
+    "Message": "consumer.received",
     "NoLease": "errors",
     "QueueInfo": "settings.failure",
     "ReleaseMessage": "current.release_message",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.current_lease",
     "install": "worker.install",
-    "short_config": "sqs.clients",
 }
 
 

@@ -109,7 +109,11 @@ def core() -> list[Path]:
 
 
 def _imported_by(path: Path) -> Iterator[Path]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    left: list[ast.AST] = [ast.parse(path.read_text())]
+    while left:
+        node = left.pop()
+        is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        left += [] if is_for_types else ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _files_of(alias.name)

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import Action
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from tests.support.browser import chromium, complaints, emulate, require_chromium
 from tests.support.markdown import ROOT
 from tests.support.observed import TOKEN, Observed, observed

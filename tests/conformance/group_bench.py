@@ -13,8 +13,8 @@ from typing import Any
 
 from kombu import Producer
 
-from celery_sqs_heartbeat import BotoSqs
 from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions

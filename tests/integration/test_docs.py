@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
-import uuid
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +20,13 @@ from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.support.clients import sqs_client
 from tests.support.leases import lease_of
 from tests.support.markdown import ROOT, blocks
-from tests.support.proxy import FaultProxy
 from tests.support.seated import share_board
 from tests.support.tasks import run_in_task, run_task, sqs_message
+from tests.support.waiting import PATIENCE
 
 
 def test_the_picture_of_a_lease_matches_the_policy() -> None:
@@ -35,41 +40,56 @@ def test_the_picture_of_the_architecture_is_up_to_date() -> None:
     assert picture == drawn, "run python docs/draw_architecture.py"
 
 
-def test_the_plain_consumer_processes_releases_and_deletes(
-    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+#: How the snippets of the page on plain consumers are run. The last one ends by itself.
+CONSUMERS = [
+    "",
+    "consume()",
+    "asyncio.run(consume_soon())",
+    """
+import boto3
+from celery_sqs_heartbeat import LeaseKeeper
+
+sqs = boto3.client("sqs", region_name="us-east-1")
+with LeaseKeeper(visibility_timeout=30, region_name="us-east-1") as keeper:
+    consume_once(keeper, sqs, sqs.get_queue_url(QueueName="work")["QueueUrl"])
+""",
+]
+PROCESS = """
+def process(body):
+    print(body, flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", range(len(CONSUMERS)))
+def test_a_plain_consumer_of_the_page_processes_a_message_and_ends_at_a_signal(
+    number: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", proxy.url)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    client = proxy.client()
-    url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:12]}")["QueueUrl"]
-    for body in ("good", "bad"):
-        client.send_message(QueueUrl=url, MessageBody=body)
-
-    (snippet,) = blocks("docs/plain-consumer.md", "python")
-    names: dict[str, Any] = {}
-    exec(snippet, names)
-    seen: list[str] = []
-
-    def process(body: str) -> None:
-        seen.append(body)
-        if body == "bad" and seen.count("bad") == 1:
-            raise LookupError
-
-    keeper, consume = names["keeper"], names["consume"]
-    keeper.start()
-    while seen.count("bad") < 2 or "good" not in seen:
-        consume(url, process)
-    keeper.stop()
-    assert seen.count("good") == 1
-    assert "failed; it becomes visible again" in caplog.text
-    calls = proxy.calls("ChangeMessageVisibilityBatch")
-    # A busy machine may repeat a call that it answers late.
-    released = {(e["ReceiptHandle"], e["VisibilityTimeout"]) for c in calls for e in c.entries}
-    assert [timeout for _, timeout in released] == [0]
-    deleted = [entry for call in proxy.calls("DeleteMessageBatch") for entry in call.entries]
-    assert len({entry["ReceiptHandle"] for entry in deleted}) == 2
+    snippets = blocks("docs/plain-consumer.md", "python")
+    assert len(snippets) == len(CONSUMERS)
+    program = tmp_path / "consumer.py"
+    program.write_text(
+        "\n".join([PROCESS if number else "", snippets[number], CONSUMERS[number]]),
+        encoding="utf-8",
+    )
+    with SimulatedServer() as server:
+        client = sqs_client(server.url)
+        url = client.create_queue(QueueName="work")["QueueUrl"]
+        client.send_message(QueueUrl=url, MessageBody="hello")
+        keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
+        with subprocess.Popen(
+            [sys.executable, str(program)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **keys, "AWS_ENDPOINT_URL_SQS": server.url},
+        ) as consumer:
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == "hello\n"
+            if number < len(CONSUMERS) - 1:
+                consumer.terminate()
+            assert consumer.wait(PATIENCE) == 0
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        left = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        assert set(left.values()) == {"0"}
 
 
 def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:

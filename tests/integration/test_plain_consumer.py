@@ -1,24 +1,97 @@
-"""The keeper without Celery, on real servers."""
+"""The keeper without Celery, on SQS servers."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms, short_config
-from tests.support.faults import fail_entries, first, lose_answer
+from celery_sqs_heartbeat import (
+    AlreadyHeld,
+    ConfigurationError,
+    LeaseKeeper,
+    Message,
+    SqsHeartbeatError,
+)
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.support.faults import deny, fail_entries, first, lose_answer
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, MotoServer, SqsServer
 from tests.support.waiting import PATIENCE, wait_until
 
-#: A lease is extended after a second. Most of the timeout remains, in case the machine stalls.
-TERMS = LeaseTerms(visibility_timeout=12, threshold=11)
-#: The same where a call may take long.
-LONG_TERMS = LeaseTerms(visibility_timeout=120, threshold=119)
+KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+
+
+@dataclass
+class World:
+    """An SQS server behind a proxy, and what a program sees of it."""
+
+    proxy: FaultProxy
+
+    def __post_init__(self) -> None:
+        self.client = self.proxy.client()
+        self.events: list[Event] = []
+
+    def queue(self, suffix: str = "") -> str:
+        """Create a queue and return its URL."""
+        fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"} if suffix else {}
+        name = f"q-{uuid.uuid4().hex[:12]}{suffix}"
+        return str(self.client.create_queue(QueueName=name, Attributes=fifo)["QueueUrl"])
+
+    def send(self, url: str, *bodies: str, **options: Any) -> None:
+        for body in bodies:
+            self.client.send_message(QueueUrl=url, MessageBody=body, **options)
+
+    def keeper(self, *queues: str, **options: Any) -> LeaseKeeper:
+        # With this threshold an extension is due a second after the receive, and most of the
+        # timeout is left in case the machine stalls.
+        options = {"visibility_timeout": 120, "threshold": 119, "wait_time": 1, **options}
+        return LeaseKeeper(
+            *queues,
+            endpoint_url=self.proxy.url,
+            region_name="us-east-1",
+            observer=self.events.append,
+            **KEYS,
+            **options,
+        )
+
+    def kinds(self) -> list[EventKind]:
+        return [event.kind for event in self.events]
+
+    def left(self, url: str) -> int:
+        """Return how many messages the queue has, hidden or not."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+        return sum(int(answer["Attributes"][name]) for name in names)
+
+    def visible(self, url: str) -> int:
+        """Return how many messages the queue would deliver now."""
+        names = ["ApproximateNumberOfMessages"]
+        answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+        return int(answer["Attributes"][names[0]])
+
+    def released(self) -> list[int]:
+        """Return the delays of the releases that SQS confirmed."""
+        kind = EventKind.MESSAGE_RELEASED
+        return [event.visibility_timeout for event in self.events if event.kind is kind]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with SimulatedServer() as server, FaultProxy(server.url) as proxy:
+        yield World(proxy)
 
 
 @pytest.fixture(scope="module", params=["ministack", "moto"])
@@ -30,127 +103,560 @@ def server(request: pytest.FixtureRequest, sqs_server: MinistackServer) -> Itera
             yield moto
 
 
-class Consumer:
-    """A plain boto3 consumer on its own queue."""
-
-    def __init__(self, proxy: FaultProxy, terms: LeaseTerms) -> None:
-        self.proxy = proxy
-        self.terms = terms
-        self.client = proxy.client()
-        self.url = str(self.client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:12]}")["QueueUrl"])
-        quick = proxy.client(**_options(short_config(terms.threshold)))
-        self.keeper = LeaseKeeper(BotoSqs(quick), terms=terms)
-
-    def send(self, *bodies: str) -> None:
-        for body in bodies:
-            self.client.send_message(QueueUrl=self.url, MessageBody=body)
-
-    def look(self, seconds: int) -> list[dict[str, Any]]:
-        """Return the messages of one long poll."""
-        answer = self.client.receive_message(
-            QueueUrl=self.url,
-            MaxNumberOfMessages=10,
-            WaitTimeSeconds=seconds,
-            VisibilityTimeout=self.terms.visibility_timeout,
-        )
-        return list(answer.get("Messages", ()))
-
-    def left(self) -> int:
-        """Return how many messages the queue has, hidden or not."""
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
-        return sum(int(answer["Attributes"][name]) for name in names)
-
-    def receive(self) -> list[dict[str, Any]]:
-        """Return the messages of the first long poll that returns any."""
-        received: list[dict[str, Any]] = []
-        wait_until(lambda: received.extend(self.look(20)) or received)
-        return received
-
-
-def _options(config: Any) -> dict[str, Any]:
-    return {
-        "connect_timeout": config.connect_timeout,
-        "read_timeout": config.read_timeout,
-        "max_pool_connections": config.max_pool_connections,
-        "retries": config.retries,
-    }
-
-
 @pytest.fixture
-def terms() -> LeaseTerms:
-    return TERMS
-
-
-@pytest.fixture
-def consumer(server: SqsServer, terms: LeaseTerms) -> Iterator[Consumer]:
+def elsewhere(server: SqsServer) -> Iterator[World]:
     with FaultProxy(server.url) as proxy:
-        consumer = Consumer(proxy, terms)
-        consumer.keeper.start()
-        yield consumer
-        consumer.keeper.stop()
+        yield World(proxy)
 
 
-def test_a_held_message_stays_hidden_past_its_timeout_and_is_deleted(consumer: Consumer) -> None:
-    consumer.send("a")
-    (message,) = consumer.receive()
-    with consumer.keeper.hold(consumer.url, message):
-        assert consumer.look(TERMS.visibility_timeout + 1) == []
-    assert consumer.keeper.flush(PATIENCE)
-    assert consumer.left() == 0
+def test_messages_are_extended_while_they_are_processed_and_then_deleted(elsewhere: World) -> None:
+    url = elsewhere.queue()
+    elsewhere.send(url, "a")
+    with elsewhere.keeper(url) as keeper:
+        for message in keeper.messages():
+            with message:
+                assert (message.body, message.receive_count) == ("a", 1)
+                assert message.owns()
+                elsewhere.proxy.wait_for("ChangeMessageVisibilityBatch")
+            break
+    assert elsewhere.left(url) == 0
 
 
-def test_a_message_whose_block_fails_is_received_again_at_once(consumer: Consumer) -> None:
-    consumer.send("a")
-    (message,) = consumer.receive()
-    hide_for_long = {"ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": 600}
-    consumer.client.change_message_visibility(QueueUrl=consumer.url, **hide_for_long)
-    with pytest.raises(RuntimeError), consumer.keeper.hold(consumer.url, message):
-        raise RuntimeError
-    (again,) = consumer.receive()
-    assert again["MessageId"] == message["MessageId"]
+def test_a_message_whose_block_raises_is_received_again_at_once_and_the_loop_continues(
+    elsewhere: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = elsewhere.queue()
+    elsewhere.send(url, "a")
+    counts = []
+    with elsewhere.keeper(url) as keeper:
+        for message in keeper.messages():
+            with message:
+                counts.append(message.receive_count)
+                if len(counts) == 1:
+                    raise LookupError
+            if len(counts) == 2:
+                break
+    assert counts == [1, 2]
+    assert elsewhere.left(url) == 0
+    assert "failed at its receive 1" in caplog.text
 
 
 def test_many_deletes_share_batches_and_are_confirmed_even_if_entries_fail(
-    consumer: Consumer,
+    elsewhere: World,
 ) -> None:
-    consumer.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
-    consumer.send(*(f"m{number}" for number in range(10)))
-    held = 0
-    while held < 10:
-        for message in consumer.receive():
-            with consumer.keeper.hold(consumer.url, message):
-                held += 1
-    assert consumer.keeper.flush(PATIENCE)
-    assert consumer.left() == 0
-    batches = consumer.proxy.calls("DeleteMessageBatch")
+    elsewhere.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
+    url = elsewhere.queue()
+    elsewhere.send(url, *(f"m{number}" for number in range(10)))
+    with elsewhere.keeper(url) as keeper:
+        for number, message in enumerate(keeper.messages(), 1):
+            with message:
+                pass
+            if number == 10:
+                break
+    assert elsewhere.left(url) == 0
+    batches = elsewhere.proxy.calls("DeleteMessageBatch")
     assert any((call.answer or {}).get("Failed") for call in batches)
-    assert consumer.proxy.calls("DeleteMessage") == []
+    assert elsewhere.proxy.calls("DeleteMessage") == []
 
 
-def test_a_delete_whose_answer_was_lost_is_confirmed_by_the_next(consumer: Consumer) -> None:
-    consumer.proxy.rule("DeleteMessageBatch", first(1, lose_answer()))
-    consumer.send("a")
-    (message,) = consumer.receive()
-    with consumer.keeper.hold(consumer.url, message):
-        pass
-    assert consumer.keeper.flush(PATIENCE)
-    assert len(consumer.proxy.calls("DeleteMessageBatch")) >= 2
+def test_a_delete_whose_answer_was_lost_is_confirmed_by_the_next(world: World) -> None:
+    world.proxy.rule("DeleteMessageBatch", first(1, lose_answer()))
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url) as keeper:
+        with next(keeper.messages()):
+            pass
+        assert keeper.flush(PATIENCE)
+    assert len(world.proxy.calls("DeleteMessageBatch")) >= 2
 
 
-@pytest.mark.parametrize("terms", [LONG_TERMS], ids=["long"])
-def test_a_hung_call_fails_within_the_threshold_and_is_repeated(consumer: Consumer) -> None:
+def test_a_hung_call_fails_within_the_threshold_and_is_repeated(world: World) -> None:
     repeated = threading.Event()
 
     def hang(body: Any, forward: Any) -> Any:
         repeated.wait(PATIENCE)
         return forward(body)
 
-    consumer.proxy.rule("ChangeMessageVisibilityBatch", first(1, hang))
-    consumer.send("a")
-    (message,) = consumer.receive()
-    with consumer.keeper.hold(consumer.url, message) as lease:
-        consumer.proxy.wait_for("ChangeMessageVisibilityBatch")
+    world.proxy.rule("ChangeMessageVisibilityBatch", first(1, hang))
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url) as keeper, next(keeper.messages()):
+        world.proxy.wait_for("ChangeMessageVisibilityBatch")
         repeated.set()
-        wait_until(lambda: lease.extensions)
-    assert consumer.keeper.flush(PATIENCE)
+        wait_until(lambda: EventKind.LEASE_EXTENDED in world.kinds())
+
+
+@pytest.mark.parametrize(("delay", "expected"), [(0, 0), (30, 30), (lambda count: 40 * count, 40)])
+def test_a_failed_message_becomes_visible_after_the_release_delay(
+    world: World, delay: Any, expected: int
+) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url, release_delay=delay) as keeper, next(keeper.messages()):
+        raise LookupError
+    # A release is for what is left of its delay, and the machine may stall before it is sent.
+    released = world.released()[0]
+    assert max(0, expected - 25) <= released <= expected
+
+
+def test_a_release_delay_that_raises_keeps_no_message(world: World) -> None:
+    def fail(_: int) -> float:
+        raise KeyError
+
+    url = world.queue()
+    world.send(url, "a")
+    with (
+        world.keeper(url, release_delay=fail) as keeper,
+        pytest.raises(KeyError),
+        next(keeper.messages()),
+    ):
+        raise LookupError
+    assert world.visible(url) == 1
+
+
+def test_a_message_may_be_released_or_deleted_before_its_block_ends(world: World) -> None:
+    url = world.queue()
+    world.send(url, "later")
+    with world.keeper(url) as keeper:
+        with next(keeper.messages()) as message:
+            message.release(600)
+            message.delete()
+            assert not message.owns()
+        world.send(url, "done")
+        with next(keeper.messages()) as message:
+            message.delete()
+            message.release()
+            raise LookupError
+    assert world.left(url) == 1
+    assert world.visible(url) == 0
+
+
+def test_an_interrupted_block_releases_its_message_at_once(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    with (
+        pytest.raises(KeyboardInterrupt),
+        world.keeper(url, release_delay=60) as keeper,
+        next(keeper.messages()),
+    ):
+        raise KeyboardInterrupt
+    assert world.visible(url) == 1
+
+
+def test_what_is_received_and_not_processed_is_released_at_the_end(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a", "b", "c")
+    with world.keeper(url) as keeper:
+        loops = [keeper.messages() for _ in range(3)]
+        with ThreadPoolExecutor(3) as pool:
+            messages = list(pool.map(next, loops))
+        with messages[0]:
+            pass
+    assert world.visible(url) == 2
+    with pytest.raises(AlreadyHeld, match="no longer held here"), messages[1]:
+        pytest.fail("the block must not run")
+
+
+def test_no_more_is_received_than_can_be_processed_at_once(world: World) -> None:
+    url = world.queue()
+    world.send(url, *"abcde")
+    with world.keeper(url) as keeper:
+        loop = keeper.messages()
+        with next(loop), next(loop):
+            # Polls that had brought more would have been answered before the second message.
+            assert world.visible(url) == 3
+
+
+def test_fast_messages_are_received_ahead(world: World) -> None:
+    url = world.queue()
+    world.send(url, *(str(number) for number in range(60)))
+    with world.keeper(url) as keeper:
+        for number, message in enumerate(keeper.messages(), 1):
+            with message:
+                pass
+            if number == 60:
+                break
+    polls = world.proxy.calls("ReceiveMessage")
+    assert max(len((call.answer or {}).get("Messages", ())) for call in polls) > 1
+
+
+def test_a_loop_waits_while_as_many_messages_are_in_hand_as_may_be(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a", "b", "c")
+    with world.keeper(url, max_messages=2) as keeper:
+        loop = keeper.messages()
+        with ThreadPoolExecutor(1) as pool, next(loop), next(loop) as second:
+            third = pool.submit(next, loop)
+            world.proxy.wait_for("ChangeMessageVisibilityBatch")
+            assert not third.done()
+            second.delete()
+            assert third.result(PATIENCE).body in "abc"
+
+
+def test_messages_of_several_queues_are_received(world: World) -> None:
+    urls = [world.queue() for _ in range(3)]
+    for url in urls:
+        world.send(url, url)
+    bodies = set()
+    with world.keeper(*urls) as keeper:
+        for message in keeper.messages():
+            with message:
+                bodies.add(message.body)
+                assert message.body == message.queue_url
+            if len(bodies) == 3:
+                break
+
+
+def test_a_message_group_is_processed_in_order_each_after_the_delete_of_the_one_before(
+    world: World,
+) -> None:
+    url = world.queue(".fifo")
+    for body in ("a1", "a2", "b1", "a3", "b2"):
+        world.send(url, body, MessageGroupId=body[0])
+    order: list[str] = []
+    running: set[str] = set()
+
+    def handle(message: Message) -> None:
+        with message:
+            group = message.body[0]
+            assert group not in running
+            running.add(group)
+            order.append(message.body)
+            running.remove(group)
+
+    with world.keeper(url) as keeper, ThreadPoolExecutor(4) as pool:
+        for count, message in enumerate(keeper.messages(), 1):
+            pool.submit(handle, message)
+            if count == 5:
+                break
+    assert [body for body in order if body[0] == "a"] == ["a1", "a2", "a3"]
+    assert [body for body in order if body[0] == "b"] == ["b1", "b2"]
+    assert world.left(url) == 0
+
+
+def test_a_failure_stops_its_message_group_until_it_is_received_again(world: World) -> None:
+    url = world.queue(".fifo")
+    world.send(url, "1", "2", "3", MessageGroupId="g")
+    order: list[tuple[str, int]] = []
+    with world.keeper(url) as keeper:
+        for message in keeper.messages():
+            with message:
+                order.append((message.body, message.receive_count))
+                if message.body == "2" and message.receive_count == 1:
+                    raise LookupError
+            if message.body == "3":
+                break
+    assert [body for body, _ in order] == ["1", "2", "2", "3"]
+
+
+def test_a_stop_from_another_thread_ends_a_loop_that_waits(world: World) -> None:
+    url = world.queue()
+    with world.keeper(url) as keeper:
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(list, keeper.messages())
+            world.proxy.wait_for("ReceiveMessage")
+            keeper.stop()
+            assert ended.result(PATIENCE) == []
+        assert list(keeper.messages()) == []
+
+
+def test_what_the_last_poll_brings_is_released(world: World) -> None:
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def hold_back(body: Any, forward: Any) -> Any:
+        answer = forward(body)
+        if answer.payload.get("Messages"):
+            arrived.set()
+            go_on.wait(PATIENCE)
+        return answer
+
+    world.proxy.rule("ReceiveMessage", hold_back)
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url) as keeper, ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(list, keeper.messages())
+        assert arrived.wait(PATIENCE)
+        keeper.stop()
+        assert ended.result(PATIENCE) == []
+        go_on.set()
+    assert world.visible(url) == 1
+
+
+def test_closing_waits_for_blocks_that_run(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    keeper = world.keeper(url)
+    message = next(keeper.messages())
+    with ThreadPoolExecutor(1) as pool:
+        with message:
+            closed = pool.submit(keeper.close, PATIENCE)
+            # Loops end before it waits for this block.
+            assert list(keeper.messages()) == []
+            assert not closed.done()
+        assert closed.result(PATIENCE)
+    assert world.left(url) == 0
+
+
+def test_a_close_that_takes_too_long_says_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.proxy.rule("DeleteMessageBatch", deny())
+    url = world.queue()
+    world.send(url, "a")
+    keeper = world.keeper(url)
+    with next(keeper.messages()):
+        pass
+    assert not keeper.close(0.2)
+    assert "the delete or release of 1 message" in caplog.text
+
+
+def test_a_failing_poll_is_logged_and_tried_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world.proxy.rule("ReceiveMessage", first(1, deny()))
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url) as keeper, next(keeper.messages()) as message:
+        assert message.body == "a"
+    assert f"receiving from {url} fails (ClientError: " in caplog.text
+    assert f"receiving from {url} works again" in caplog.text
+
+
+def test_a_message_received_again_while_it_is_processed_is_not_processed_twice(
+    world: World,
+) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url) as keeper:
+        loop = keeper.messages()
+        with next(loop) as message:
+            handle = message.raw["ReceiptHandle"]
+            world.client.change_message_visibility(
+                QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0
+            )
+            with ThreadPoolExecutor(1) as pool:
+                again = pool.submit(next, loop)
+                wait_until(lambda: world.kinds().count(EventKind.MESSAGE_RECEIVED) == 2)
+                assert not again.done()
+                assert message.owns()
+                world.send(url, "b")
+                assert again.result(PATIENCE).body == "b"
+
+
+@pytest.mark.parametrize("how", ["end", "cancel"])
+def test_an_asyncio_program_iterates_and_ends(world: World, how: str) -> None:
+    url = world.queue()
+    world.send(url, "a", "b", "c")
+    seen: list[str] = []
+
+    async def handle(message: Message) -> None:
+        async with message:
+            await asyncio.sleep(0)
+            seen.append(message.body)
+
+    async def consume() -> None:
+        async with world.keeper(url) as keeper:
+            tasks = set()
+            async for message in keeper.messages():
+                tasks.add(asyncio.create_task(handle(message)))
+                if len(tasks) == 3 and how == "end":
+                    keeper.stop()
+            await asyncio.gather(*tasks)
+
+    async def main() -> None:
+        consuming = asyncio.create_task(consume())
+        if how == "cancel":
+            while len(seen) < 3:
+                await asyncio.sleep(0.02)
+            consuming.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await consuming
+        else:
+            await consuming
+
+    asyncio.run(main())
+    assert sorted(seen) == ["a", "b", "c"]
+    assert world.left(url) == 0
+
+
+def test_a_cancelled_block_releases_its_message_at_once(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a")
+
+    async def main() -> None:
+        async with world.keeper(url, release_delay=60) as keeper:
+            message = await anext_of(keeper)
+            begun = asyncio.Event()
+
+            async def process() -> None:
+                async with message:
+                    begun.set()
+                    await asyncio.sleep(PATIENCE)
+
+            task = asyncio.create_task(process())
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    assert world.visible(url) == 1
+
+
+async def anext_of(keeper: LeaseKeeper) -> Message:
+    async for message in keeper.messages():
+        return message
+    raise AssertionError("no message")
+
+
+PROGRAM = """
+import sys, threading
+from celery_sqs_heartbeat import LeaseKeeper
+
+url, endpoint = sys.argv[1:]
+with LeaseKeeper(url, endpoint_url=endpoint, region_name="us-east-1", wait_time=1) as keeper:
+    for message in keeper.messages():
+        with message:
+            print("begun", message.body, flush=True)
+            if message.body == "long":
+                sys.stdin.readline()
+            print("ended", message.body, flush=True)
+print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_lets_the_block_end_and_then_the_program(
+    world: World, number: signal.Signals
+) -> None:
+    url = world.queue()
+    world.send(url, "long")
+    environment = {**os.environ, **{name.upper(): value for name, value in KEYS.items()}}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, url, world.proxy.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as program:
+        assert program.stdin
+        assert program.stdout
+        assert program.stdout.readline() == "begun long\n"
+        program.send_signal(number)
+        world.send(url, "more")
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.stdout.read() == "ended long\nclosed\n"
+    assert program.returncode == 0
+    assert world.left(url) == world.visible(url) == 1
+
+
+def test_signals_act_as_before_once_the_keeper_is_closed(world: World) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with world.keeper(world.queue()) as keeper:
+        keeper.messages()
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+    with world.keeper(world.queue(), signals=()) as keeper:
+        keeper.messages()
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
+def received(world: World, url: str) -> dict[str, Any]:
+    """Receive a message as a program of its own does."""
+    found: list[dict[str, Any]] = []
+
+    def poll() -> bool:
+        answer = world.client.receive_message(
+            QueueUrl=url, VisibilityTimeout=120, AttributeNames=["All"], WaitTimeSeconds=1
+        )
+        found.extend(answer.get("Messages", ()))
+        return bool(found)
+
+    wait_until(poll)
+    return found[0]
+
+
+def test_a_message_that_the_program_received_is_held_and_deleted(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper() as keeper:
+        sent_at = keeper.now()
+        with keeper.hold(url, received(world, url), sent_at=sent_at) as message:
+            assert message.body == "a"
+            world.proxy.wait_for("ChangeMessageVisibilityBatch")
+            assert len(keeper) == 1
+            assert keeper.health.alive
+            (view,) = keeper.snapshot()
+            assert view.running_for is not None
+    assert world.left(url) == 0
+
+
+def test_a_message_that_is_processed_here_already_is_not_held_twice(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper() as keeper:
+        raw = received(world, url)
+        with keeper.hold(url, raw), pytest.raises(AlreadyHeld, match="redelivered: skip it"):
+            keeper.hold(url, {**raw, "ReceiptHandle": "another"})
+
+
+def test_a_forked_child_can_use_no_keeper_of_its_parent(world: World) -> None:
+    url = world.queue()
+    world.send(url, "a")
+    with world.keeper(url) as keeper, next(keeper.messages()) as message:
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for use in (keeper.messages, lambda: keeper.hold(url, message.raw)):
+                try:
+                    use()
+                except SqsHeartbeatError:
+                    refused += 1
+            message.delete()
+            os._exit(refused)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 2
+        assert message.owns()
+    assert world.left(url) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"visibility_timeout": 0}, "visibility_timeout=0: must be a whole number of seconds"),
+        ({"visibility_timeout": 43_201}, "visibility_timeout=43201: must be a whole"),
+        ({"visibility_timeout": "30"}, "visibility_timeout='30': must be a whole"),
+        ({"threshold": 30}, "threshold=30: must be above 0 and below the visibility_timeout"),
+        ({"threshold": 0}, "threshold=0: must be above 0"),
+        ({"max_messages": 0}, "max_messages=0: must be a whole number above 0"),
+        ({"wait_time": 21}, "wait_time=21: must be a whole number of seconds from 0 to 20"),
+        ({"release_delay": -1}, "release_delay=-1: must be a number of seconds"),
+        ({"release_delay": "soon"}, "release_delay='soon': must be a number of seconds"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_value(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        LeaseKeeper("work", region_name="us-east-1", **options)
+    assert fault in str(caught.value)
+
+
+def test_all_wrong_arguments_are_named_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="3 settings are wrong"):
+        LeaseKeeper("", max_messages=0, wait_time=-1)
+
+
+@pytest.mark.parametrize(
+    ("queues", "fault"),
+    [
+        ((), "name the queues to receive from"),
+        (("missing",), "LeaseKeeper('missing'): SQS knows no such queue in us-east-1"),
+    ],
+)
+def test_without_an_existing_queue_there_are_no_messages(
+    world: World, queues: tuple[str, ...], fault: str
+) -> None:
+    with world.keeper(*queues) as keeper, pytest.raises(ConfigurationError) as caught:
+        keeper.messages()
+    assert fault in str(caught.value)

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import Goal
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.model.linked import Linked, message_of
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status import exchange
 from celery_sqs_heartbeat.observe.status.seats import MAX_ANSWERS, MAX_WAITING

@@ -14,13 +14,13 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.cli import page_requests
 from celery_sqs_heartbeat.cli.status import page_answers
 from celery_sqs_heartbeat.cli.status.command import status
 from celery_sqs_heartbeat.cli.status.page_targets import Target
 from celery_sqs_heartbeat.cli.terminal import watching
 from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -29,7 +29,9 @@ def lines_after_serving(shell: Shell, document: str) -> list[str]:
 def write_all(shell: Shell, document: str) -> None:
     """Write a document's Python files under the names in their first lines."""
     for snippet in blocks(document, "python"):
-        file = shell.folder / snippet.splitlines()[0].removeprefix("# ")
+        if not (first := snippet.splitlines()[0]).startswith("# "):
+            continue
+        file = shell.folder / first.removeprefix("# ")
         file.parent.mkdir(exist_ok=True)
         file.write_text(snippet)
 
@@ -55,7 +57,8 @@ def test_the_plain_consumer_runs_as_printed_and_ends_cleanly(
     # Deleted, not only received.
     left = "sqs.get_queue_attributes(QueueUrl=url, AttributeNames=['All'])['Attributes']"
     code = (
-        "from consumer import sqs, QUEUE; url = sqs.get_queue_url(QueueName=QUEUE)['QueueUrl']; "
+        "import boto3; sqs = boto3.client('sqs', 'us-east-1'); "
+        "url = sqs.get_queue_url(QueueName='work')['QueueUrl']; "
         f"print([v for k, v in {left}.items() if k.startswith('ApproximateNumberOf')])"
     )
     assert shell.run(f'python -c "{code}"').strip() == "['0', '0', '0']"

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from celery_sqs_heartbeat import LeaseKeeper
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from tests.support.waiting import PATIENCE
 
 
@@ -27,7 +27,7 @@ class HeldClock:
         return self._now()
 
     @contextmanager
-    def amid_a_change(self, keeper: LeaseKeeper) -> Iterator[None]:
+    def amid_a_change(self, keeper: ThreadKeeper) -> Iterator[None]:
         """Have a thread hold the keeper's lock while the block runs."""
         self._holder = threading.Thread(target=keeper.done, args=("unknown",))
         self._holder.start()

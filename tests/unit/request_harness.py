@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
@@ -65,7 +65,7 @@ class RequestHarness:
     failures: list[TaskFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
+        self.keeper = ThreadKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.orphaned = OrphanedMessages(self.keeper)
         self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from celery_sqs_heartbeat.keeper import running
 from celery_sqs_heartbeat.keeper import watchdog as watchdog_module
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.tick_thread import TickThread
 from celery_sqs_heartbeat.keeper.watchdog import Watchdog
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until
@@ -73,12 +74,12 @@ def die() -> Once:
 
 
 @pytest.fixture
-def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LeaseKeeper]]:
+def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ThreadKeeper]]:
     monkeypatch.setattr(watchdog_module, "WATCH_SECONDS", 0.02)
-    keepers: list[LeaseKeeper] = []
+    keepers: list[ThreadKeeper] = []
 
-    def make(sqs: CountingSqs, **options: Any) -> LeaseKeeper:
-        keepers.append(LeaseKeeper(sqs, terms=EAGER, **options))
+    def make(sqs: CountingSqs, **options: Any) -> ThreadKeeper:
+        keepers.append(ThreadKeeper(sqs, terms=EAGER, **options))
         return keepers[-1]
 
     yield make
@@ -92,7 +93,7 @@ DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadException
 
 @pytest.mark.parametrize("where", ["clock", "dispatcher"])
 def test_a_dead_thread_is_replaced_and_its_leases_are_kept(
-    new_keeper: Callable[..., LeaseKeeper],
+    new_keeper: Callable[..., ThreadKeeper],
     die: Once,
     where: str,
     caplog: pytest.LogCaptureFixture,
@@ -133,7 +134,7 @@ def test_a_dead_thread_is_replaced_and_its_leases_are_kept(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["call", "observer"])
 def test_a_call_that_ends_its_thread_still_gets_a_result(
-    new_keeper: Callable[..., LeaseKeeper], die: Once, where: str
+    new_keeper: Callable[..., ThreadKeeper], die: Once, where: str
 ) -> None:
     sqs = CountingSqs()
     if where == "call":
@@ -149,7 +150,7 @@ def test_a_call_that_ends_its_thread_still_gets_a_result(
 
 
 def test_a_stopped_thread_is_not_replaced(
-    new_keeper: Callable[..., LeaseKeeper], caplog: pytest.LogCaptureFixture
+    new_keeper: Callable[..., ThreadKeeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = new_keeper(CountingSqs())
     assert keeper.health == KeeperHealth()
@@ -178,7 +179,7 @@ def test_a_thread_that_was_stopped_is_not_missed() -> None:
 
 @DIES
 def test_a_keeper_that_is_stopped_while_its_watchdog_checks_stays_stopped(
-    new_keeper: Callable[..., LeaseKeeper], die: Once, monkeypatch: pytest.MonkeyPatch
+    new_keeper: Callable[..., ThreadKeeper], die: Once, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revived: list[bool] = []
 
@@ -297,7 +298,7 @@ def test_a_tick_may_be_late_by_the_smallest_threshold(
     fake_clock: FakeClock,
     threads: list[Callable[[], None]],
 ) -> None:
-    keeper = LeaseKeeper(CountingSqs(), clock=fake_clock, **options)  # type: ignore[arg-type]
+    keeper = ThreadKeeper(CountingSqs(), clock=fake_clock, **options)  # type: ignore[arg-type]
     keeper.start()
     for number, threshold in enumerate(thresholds):
         message = {"MessageId": f"m{number}", "ReceiptHandle": f"h{number}"}
@@ -354,7 +355,7 @@ def test_a_long_step_does_not_count_as_a_standstill(
     assert rounds.standstills == 0
 
 
-def test_a_forked_child_touches_nothing(new_keeper: Callable[..., LeaseKeeper]) -> None:
+def test_a_forked_child_touches_nothing(new_keeper: Callable[..., ThreadKeeper]) -> None:
     held = HeldClock()
     keeper = new_keeper(CountingSqs(), clock=held)
     keeper.start()

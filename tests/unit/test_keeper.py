@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
@@ -20,7 +19,7 @@ from celery_sqs_heartbeat.keeper.tick_thread import TickThread
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Action
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
@@ -60,8 +59,8 @@ def sqs() -> ScriptedSqs:
 
 
 @pytest.fixture
-def keeper(sqs: ScriptedSqs) -> Iterator[LeaseKeeper]:
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+def keeper(sqs: ScriptedSqs) -> Iterator[ThreadKeeper]:
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.start()
     yield keeper
     keeper.stop()
@@ -75,94 +74,27 @@ def message(name: str = "a", count: int = 1) -> dict[str, Any]:
     }
 
 
-def test_a_held_message_is_extended_and_then_deleted(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
-    with keeper.hold(QUEUE, message()) as lease:
-        assert lease.receive_count == 1
-        sqs.wait_for(("extend", "a-1"))
-        assert len(keeper) == 1
+def test_a_received_message_is_extended_and_then_deleted(
+    keeper: ThreadKeeper, sqs: ScriptedSqs
+) -> None:
+    assert keeper.receive(QUEUE, message()) is ReceivedAs.NEW
+    sqs.wait_for(("extend", "a-1"))
+    assert len(keeper) == 1
+    keeper.done("a-1")
     assert keeper.flush(PATIENCE)
     sqs.wait_for(("delete", "a-1"))
     assert len(keeper) == 0
 
 
-def test_a_message_whose_block_fails_is_released(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
-    with pytest.raises(ZeroDivisionError), keeper.hold(QUEUE, message()):
-        raise ZeroDivisionError
-    sqs.wait_for(("release", "a-1"))
-
-
-@pytest.mark.parametrize(
-    ("delay", "count", "timeout"),
-    [(0, 1, 0), (5, 1, 5), (lambda count: 2**count, 1, 2), (lambda count: 2**count, 3, 8)],
-)
-def test_a_message_whose_block_fails_becomes_visible_after_the_release_delay(
-    sqs: ScriptedSqs, delay: Any, count: int, timeout: int
-) -> None:
-    asked: list[int] = []
-    # A release is for what is left of its delay: on this clock, no time passes.
-    keeper = LeaseKeeper(sqs, terms=EAGER, clock=FakeClock())
-    keeper.start()
-
-    def answer(call: Call) -> Sequence[Outcome]:
-        asked.extend(e.timeout for e in call.entries if e.action is Action.RELEASE)
-        return [Outcome.DONE] * len(call.entries)
-
-    sqs.answer = answer
-    with (
-        pytest.raises(ZeroDivisionError),
-        keeper.hold(QUEUE, message(count=count), release_delay=delay),
-    ):
-        raise ZeroDivisionError
-    sqs.wait_for(("release", f"a-{count}"))
-    assert keeper.flush(PATIENCE)
-    keeper.stop()
-    assert asked == [timeout]
-
-
-def test_a_failing_release_delay_keeps_no_message(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
-    def fail(_: int) -> float:
-        raise KeyError
-
-    with (
-        pytest.raises(KeyError) as caught,
-        keeper.hold(QUEUE, message(), release_delay=fail),
-    ):
-        raise ZeroDivisionError
-    assert isinstance(caught.value.__context__, ZeroDivisionError)
-    sqs.wait_for(("release", "a-1"))
-
-
-def test_the_rest_of_a_batch_is_extended_and_then_held(
-    keeper: LeaseKeeper, sqs: ScriptedSqs
-) -> None:
-    batch = [message("a"), message("b")]
-    for each in batch:
-        assert keeper.receive(QUEUE, each) is ReceivedAs.NEW
-    with keeper.hold(QUEUE, batch[0]):
-        sqs.wait_for(("extend", "a-1"), ("extend", "b-1"))
-    with keeper.hold(QUEUE, batch[1]):
-        pass
-    sqs.wait_for(("delete", "a-1"), ("delete", "b-1"))
-
-
-def test_a_message_that_is_processed_here_already_is_not_held_twice(keeper: LeaseKeeper) -> None:
-    with (
-        keeper.hold(QUEUE, message()),
-        pytest.raises(AlreadyHeld, match="skip it"),
-        keeper.hold(QUEUE, message(count=2)),
-    ):
-        pytest.fail("the block must not run")
-
-
 def test_start_and_stop_may_be_called_again_and_again(sqs: ScriptedSqs) -> None:
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.stop()
     for name in ("a", "b"):
         keeper.start()
         keeper.start()
         assert keeper.health.alive
-        with keeper.hold(QUEUE, message(name)):
-            pass
+        keeper.receive(QUEUE, message(name))
+        keeper.done(f"{name}-1")
         keeper.stop()
         keeper.stop()
         assert not keeper.health.alive
@@ -170,7 +102,7 @@ def test_start_and_stop_may_be_called_again_and_again(sqs: ScriptedSqs) -> None:
 
 
 def test_leases_given_before_the_start_are_kept_from_then_on(sqs: ScriptedSqs) -> None:
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.receive(QUEUE, message())
     keeper.start()
     sqs.wait_for(("extend", "a-1"))
@@ -186,7 +118,7 @@ def test_leases_given_before_the_start_are_kept_from_then_on(sqs: ScriptedSqs) -
     ],
 )
 def test_a_faulty_adapter_does_not_end_the_keeper(
-    keeper: LeaseKeeper, sqs: ScriptedSqs, fault: Any, caplog: pytest.LogCaptureFixture
+    keeper: ThreadKeeper, sqs: ScriptedSqs, fault: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, sqs.answer = sqs.answer, fault
     keeper.receive(QUEUE, message())
@@ -201,19 +133,20 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
         raise ZeroDivisionError
 
     logging.getLogger("celery_sqs_heartbeat.keeper.lease_engine").disabled = True
-    keeper = LeaseKeeper(sqs, terms=EAGER, observer=observer)
+    keeper = ThreadKeeper(sqs, terms=EAGER, observer=observer)
     keeper.start()
     try:
         for name in ("a", "b"):
-            with keeper.hold(QUEUE, message(name)):
-                sqs.wait_for(("extend", f"{name}-1"))
+            keeper.receive(QUEUE, message(name))
+            sqs.wait_for(("extend", f"{name}-1"))
+            keeper.done(f"{name}-1")
     finally:
         logging.getLogger("celery_sqs_heartbeat.keeper.lease_engine").disabled = False
         keeper.stop()
 
 
 def test_several_calls_are_in_flight_when_one_connection_is_too_slow(
-    keeper: LeaseKeeper, sqs: ScriptedSqs
+    keeper: ThreadKeeper, sqs: ScriptedSqs
 ) -> None:
     all_there = threading.Barrier(4)
 
@@ -229,7 +162,7 @@ def test_several_calls_are_in_flight_when_one_connection_is_too_slow(
 
 
 def test_the_keeper_wakes_early_for_an_earlier_due_time(sqs: ScriptedSqs) -> None:
-    keeper = LeaseKeeper(sqs, terms=LeaseTerms.of(43_200), interval=3_600)
+    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(43_200), interval=3_600)
     keeper.start()
     keeper.receive(QUEUE, message("long"))
     keeper.receive(QUEUE, message("eager"), terms=EAGER)
@@ -240,7 +173,7 @@ def test_the_keeper_wakes_early_for_an_earlier_due_time(sqs: ScriptedSqs) -> Non
 
 
 def test_a_flush_retries_refused_calls_at_once(
-    keeper: LeaseKeeper, sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
+    keeper: ThreadKeeper, sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PROBE_SECONDS", "MAX_REFUSED_DELETE_SECONDS"):
         monkeypatch.setattr(policy, name, 3_600.0)
@@ -256,10 +189,10 @@ def test_a_flush_that_takes_too_long_says_so(
     sqs: ScriptedSqs, caplog: pytest.LogCaptureFixture
 ) -> None:
     sqs.answer = lambda call: [Outcome.UNKNOWN] * len(call.entries)
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.start()
-    with keeper.hold(QUEUE, message()):
-        pass
+    keeper.receive(QUEUE, message())
+    keeper.done("a-1")
     assert not keeper.flush(0.1)
     assert "the delete or release of 1 message within 0.1 s: it becomes visible" in caplog.text
     assert f"the delete of message a of {QUEUE}, task None[None], is not confirmed" in caplog.text
@@ -270,7 +203,7 @@ def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
     sqs: ScriptedSqs, caplog: pytest.LogCaptureFixture
 ) -> None:
     sqs.answer = lambda call: [Outcome.THROTTLED] * len(call.entries)
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.start()
     for number in range(103):
         keeper.receive(QUEUE, message(f"m{number}"))
@@ -284,7 +217,7 @@ def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
 
 def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> None:
     held = HeldClock()
-    keeper = LeaseKeeper(sqs, terms=EAGER, clock=held)
+    keeper = ThreadKeeper(sqs, terms=EAGER, clock=held)
     keeper.start()
     keeper.receive(QUEUE, message())
     with held.amid_a_change(keeper):
@@ -292,7 +225,7 @@ def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> Non
         if child == 0:
             # The thread that has the lock does not exist here: nothing may wait for the lock.
             threading.Timer(PATIENCE, os._exit, (2,)).start()
-            used: list[LeaseKeeper] = []
+            used: list[ThreadKeeper] = []
             worker = threading.Thread(target=lambda: used.append(_use(keeper)))
             worker.start()
             worker.join()
@@ -303,9 +236,7 @@ def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> Non
     keeper.stop()
 
 
-def _use(keeper: LeaseKeeper) -> LeaseKeeper:
-    with pytest.raises(SqsHeartbeatError, match="belongs to the parent"):
-        keeper.hold(QUEUE, message()).__enter__()
+def _use(keeper: ThreadKeeper) -> ThreadKeeper:
     keeper.start()
     keeper.receive(QUEUE, message("b"))
     keeper.done("a-1")
@@ -322,7 +253,7 @@ def _use(keeper: LeaseKeeper) -> LeaseKeeper:
 
 
 def test_a_message_received_twice_under_one_handle_is_one_lease(
-    keeper: LeaseKeeper, sqs: ScriptedSqs
+    keeper: ThreadKeeper, sqs: ScriptedSqs
 ) -> None:
     keeper.receive(QUEUE, message())
     keeper.receive(QUEUE, message())
@@ -334,7 +265,7 @@ def test_a_message_received_twice_under_one_handle_is_one_lease(
 def test_the_keeper_survives_when_no_thread_can_be_started(
     sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.start()
     refused = threading.Event()
 
@@ -354,7 +285,7 @@ def test_the_keeper_survives_when_no_thread_can_be_started(
 
 
 def test_a_stopped_keeper_has_forgotten_its_leases(sqs: ScriptedSqs) -> None:
-    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper = ThreadKeeper(sqs, terms=EAGER)
     keeper.start()
     keeper.receive(QUEUE, message())
     keeper.stop()
@@ -372,10 +303,10 @@ def test_a_stop_waits_for_events_that_are_being_reported(sqs: ScriptedSqs) -> No
         time.sleep(0.1)
         reported.append(event.kind.value)
 
-    keeper = LeaseKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
+    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
     keeper.start()
-    with keeper.hold(QUEUE, message()):
-        pass
+    keeper.receive(QUEUE, message())
+    keeper.done("a-1")
     assert is_reporting.wait(PATIENCE)
     keeper.stop()
     assert "message-deleted" in reported
@@ -383,7 +314,7 @@ def test_a_stop_waits_for_events_that_are_being_reported(sqs: ScriptedSqs) -> No
 
 def test_a_stop_reports_the_last_events(sqs: ScriptedSqs) -> None:
     reported: list[str] = []
-    keeper = LeaseKeeper(
+    keeper = ThreadKeeper(
         sqs, terms=LeaseTerms.of(30), observer=lambda event: reported.append(event.kind.value)
     )
     keeper.start()

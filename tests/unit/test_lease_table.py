@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.current.record import RECORD_BYTES, Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
 from tests.support.seated import SeatedBoard
@@ -210,7 +210,7 @@ class Silent:
 
 
 def test_a_keeper_still_shows_changes_after_it_was_stopped(shown: Shown) -> None:
-    keeper = LeaseKeeper(Silent(), terms=LeaseTerms.of(3_600), board=shown.board)
+    keeper = ThreadKeeper(Silent(), terms=LeaseTerms.of(3_600), board=shown.board)
     keeper.start()
     for handle in ("a", "b"):
         keeper.receive("https://q", {"MessageId": handle, "ReceiptHandle": handle})

@@ -18,7 +18,6 @@ CORE = [
     "celery_sqs_heartbeat.current.sharing",
     "celery_sqs_heartbeat.settings",
     "celery_sqs_heartbeat.keeper.thread_keeper",
-    "celery_sqs_heartbeat.consumer.lease_keeper",
 ]
 
 

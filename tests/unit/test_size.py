@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 260, 16_000),
-    "package": (size.package, 504, 28_820),
+    "core": (size.core, 256, 15_820),
+    "package": (size.package, 502, 28_880),
     "tests": (size.tests, 583, 54_600),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.

@@ -12,7 +12,7 @@ import functools
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 
 FIFO = "work.fifo"

@@ -11,8 +11,8 @@ import logging
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.testing.errors import denied, internal, no_queue, throttled
 from tests.conformance.bugs_others_had.shutdown import shut_down_warmly
 from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness

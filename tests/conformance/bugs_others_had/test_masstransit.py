@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing.queue import QueueOptions
 from tests.conformance.consumer_harness import ConsumerHarness

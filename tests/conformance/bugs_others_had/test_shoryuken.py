@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import PREFIX, read_settings
 from tests.conformance.bugs_others_had.shutdown import shut_down_warmly
 from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness

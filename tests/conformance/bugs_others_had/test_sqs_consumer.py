@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.conformance.consumer_harness import ConsumerHarness
 from tests.conformance.network import Trip
 

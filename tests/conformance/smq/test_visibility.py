@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import PREFIX, read_settings
 from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import liveness, messages
 from celery_sqs_heartbeat.link.attendant import Attendant

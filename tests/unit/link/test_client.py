@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import MAX_WAITING, LinkedKeeper
 from celery_sqs_heartbeat.link.wire import Wire

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, Recorder
 from celery_sqs_heartbeat.observe.status.payloads import (
     MAX_LEASES,
@@ -29,7 +30,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.keeper = LeaseKeeper(Sqs(), terms=LeaseTerms.of(60), clock=self.clock)
+        self.keeper = ThreadKeeper(Sqs(), terms=LeaseTerms.of(60), clock=self.clock)
 
     def receive_in_order(self, group: str, number: int, *, queue: str = FIFO) -> str:
         name = f"{group}-{number}"

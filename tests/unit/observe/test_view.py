@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.observed import QUEUE, Sqs
@@ -29,8 +29,8 @@ def held(clock: FakeClock) -> HeldClock:
 
 
 @pytest.fixture
-def keeper(held: HeldClock) -> LeaseKeeper:
-    keeper = LeaseKeeper(Sqs(), terms=TERMS, clock=held)
+def keeper(held: HeldClock) -> ThreadKeeper:
+    keeper = ThreadKeeper(Sqs(), terms=TERMS, clock=held)
     attributes = {"MessageGroupId": "A17", "SequenceNumber": "188"}
     message = {"MessageId": "m", "ReceiptHandle": "SECRET", "Attributes": attributes}
     keeper.receive(QUEUE, message, task="shop.pay", task_id="t")
@@ -38,7 +38,7 @@ def keeper(held: HeldClock) -> LeaseKeeper:
 
 
 def test_a_snapshot_has_everything_except_the_receipt_handle(
-    keeper: LeaseKeeper, clock: FakeClock
+    keeper: ThreadKeeper, clock: FakeClock
 ) -> None:
     clock.advance(15)
     (view,) = keeper.snapshot()
@@ -66,7 +66,7 @@ def test_a_snapshot_has_everything_except_the_receipt_handle(
 
 
 def test_only_a_message_that_is_kept_in_order_is_marked_so(clock: FakeClock) -> None:
-    keeper = LeaseKeeper(Sqs(), terms=replace(TERMS, in_order=True), clock=clock)
+    keeper = ThreadKeeper(Sqs(), terms=replace(TERMS, in_order=True), clock=clock)
     for name, attributes in (
         ("ordered", {"MessageGroupId": "A17", "SequenceNumber": "188"}),
         ("of a fair queue", {"MessageGroupId": "A17"}),
@@ -77,7 +77,7 @@ def test_only_a_message_that_is_kept_in_order_is_marked_so(clock: FakeClock) -> 
 
 
 def test_a_lease_that_must_end_has_the_time_since_the_decision(
-    keeper: LeaseKeeper, clock: FakeClock
+    keeper: ThreadKeeper, clock: FakeClock
 ) -> None:
     keeper.release("SECRET")
     clock.advance(3)
@@ -86,7 +86,7 @@ def test_a_lease_that_must_end_has_the_time_since_the_decision(
 
 
 def test_running_time_counts_from_the_start_of_the_task(
-    keeper: LeaseKeeper, clock: FakeClock
+    keeper: ThreadKeeper, clock: FakeClock
 ) -> None:
     clock.advance(5)
     keeper.note_start("SECRET")
@@ -95,16 +95,7 @@ def test_running_time_counts_from_the_start_of_the_task(
     assert (view.running_for, view.held_for) == (7, 12)
 
 
-def test_a_message_in_a_block_of_a_plain_consumer_is_running(
-    keeper: LeaseKeeper, clock: FakeClock
-) -> None:
-    with keeper.hold(QUEUE, {"MessageId": "n", "ReceiptHandle": "SECRET-n"}):
-        clock.advance(2)
-        waiting, running = keeper.snapshot()
-        assert (waiting.running_for, running.running_for) == (None, 2)
-
-
-def test_a_forked_child_sees_none(keeper: LeaseKeeper, held: HeldClock) -> None:
+def test_a_forked_child_sees_none(keeper: ThreadKeeper, held: HeldClock) -> None:
     with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
