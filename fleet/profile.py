@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from celery.concurrency.prefork import TaskPool
 
-from celery_sqs_heartbeat.journal.identity import WorkerInfo
+from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.worker.describing import describe_worker

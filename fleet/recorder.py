@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.identity import Identity, WorkerInfo
+from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
 from celery_sqs_heartbeat.journal.journal_events import (
     KEEPER_LATE,
     WORKER_STARTED,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.common.journal_facts import Identity
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal.backlog import Backlog
-from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.journal_writer import JournalWriter, wall_clock
 from celery_sqs_heartbeat.journal.mapping import Origin

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.common.waiting import wait_for
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
-from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.journal import Journal, JournalStats, WorkerInfo, open_journal
-from celery_sqs_heartbeat.journal.identity import Identity
+from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
+from celery_sqs_heartbeat.journal.journal import Journal
+from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.observe.observers import Observer
 from celery_sqs_heartbeat.observe.polled import Polled

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.common.waiting import wait_for
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.keeper.running import RunningTicks
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
-from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook

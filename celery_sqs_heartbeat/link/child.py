@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from celery_sqs_heartbeat.current.sharedfile import SharedFile
-from celery_sqs_heartbeat.link import keeper_main
 from celery_sqs_heartbeat.link.ignoring import signals_held_back
 
 #: With these, Prometheus's client would keep the keeper's metrics in the application's files and
@@ -120,8 +119,11 @@ class KeeperThread:
     pid = 0
 
     def __init__(self, link: int, table: int) -> None:
+        # Few workers ever need the keeper's modules.
+        from celery_sqs_heartbeat.link.keeper_main import run
+
         self._thread = threading.Thread(
-            target=keeper_main.run,
+            target=run,
             args=(os.dup(link), table),
             kwargs={"logs": False},
             name="sqs-heartbeat-last-keeper",

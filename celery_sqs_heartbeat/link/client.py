@@ -9,7 +9,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
-from celery_sqs_heartbeat.keeper.waiting import wait_for
+from celery_sqs_heartbeat.common.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
 from celery_sqs_heartbeat.leases.view import LeaseView

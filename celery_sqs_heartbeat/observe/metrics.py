@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges

@@ -13,7 +13,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace import Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric

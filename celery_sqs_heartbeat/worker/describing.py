@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from celery_sqs_heartbeat.journal import WorkerInfo
+from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.worker.compat.versions import running_versions
 

@@ -11,9 +11,8 @@ from typing import Any
 import kombu
 from celery.worker import state
 
+from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
-from celery_sqs_heartbeat.journal import JournalStats
-from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.view import LeaseView

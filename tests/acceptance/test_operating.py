@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.journal import read_journal
+from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.acceptance.record import CHANGE, extensions, receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.waiting import PATIENCE

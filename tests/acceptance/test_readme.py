@@ -17,7 +17,7 @@ import pytest
 from botocore.exceptions import ClientError
 from celery import Celery
 
-from celery_sqs_heartbeat.journal import read_journal
+from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.acceptance.scene import StartWorker
 from tests.acceptance.test_operating import probe
 from tests.support.clients import sqs_client

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import kombu.transport
@@ -21,6 +23,7 @@ from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_reque
 from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unknown_queues
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from tests.support.insides import forget_transports
+from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
 
 
@@ -80,6 +83,58 @@ def test_only_a_worker_whose_heartbeat_is_on_replaces_retry_and_undoes_it_at_its
             [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
         )
     assert ended.stdout.split() == ["True", "False", "True", "False", "True"], ended
+
+
+#: Runs a task in a worker, and prints which of the package's modules the process has loaded then.
+LOADING = """
+import sys, threading
+from celery import Celery
+from celery.worker import state
+from celery_sqs_heartbeat import install
+
+has_run = threading.Event()
+app = install(Celery("loading", broker=BROKER))
+app.set_default()
+app.conf.update(
+    broker_transport_options={"is_secure": False, "wait_time_seconds": 1},
+    sqs_heartbeat_journal=JOURNAL, sqs_heartbeat_status="127.0.0.1:0", sqs_heartbeat_otel=OTEL,
+)
+
+@app.task
+def run():
+    has_run.set()
+
+run.delay()
+options = {"heartbeat_sqs": True, "without_gossip": True, "without_mingle": True}
+thread = threading.Thread(target=app.WorkController(pool="solo", **options).start)
+thread.start()
+has_run.wait(PATIENCE)
+state.should_stop = 0
+thread.join()
+assert has_run.is_set()
+print(*(name for name in sys.modules if name.startswith("celery_sqs_heartbeat.")))
+"""
+
+
+def test_a_worker_loads_neither_the_keeper_nor_the_journal(tmp_path: Path) -> None:
+    has_otel = find_spec("opentelemetry") is not None
+    with SimulatedServer() as server:
+        server.client().create_queue(QueueName="celery")
+        values = f"BROKER, PATIENCE = {server.broker_url!r}, {PATIENCE}\n"
+        values += f"JOURNAL, OTEL = {str(tmp_path)!r}, {has_otel}"
+        ended = subprocess.run(
+            [sys.executable, "-c", f"{values}{LOADING}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    loaded = {tuple(name.split(".")[1:]) for name in ended.stdout.split()}
+    assert {("link", "client"), ("worker", "heartbeat")} <= loaded, ended.stderr
+    assert (("observe", "otel") in loaded) is has_otel
+    assert {name for name in loaded if name[0] in {"keeper", "journal"}} == set()
+    # The keeper's process was there.
+    assert list(tmp_path.rglob("*.jsonl*"))
 
 
 def test_settings_are_read_in_lower_case() -> None:

@@ -15,9 +15,11 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from celery_sqs_heartbeat.journal import WorkerInfo, open_journal, read_journal
+from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.layout import closed_segments, open_segments
+from celery_sqs_heartbeat.journal.opening import open_journal
+from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.writer import Rotation
 from tests.support.markdown import blocks
 from tests.support.s3 import environment, new_server
@@ -29,7 +31,9 @@ from tests.unit.journal.samples import event_of, files_in, frames_of
 WRITER = """
 import os, sys
 from pathlib import Path
-from celery_sqs_heartbeat.journal import WorkerInfo, journal as journals, open_journal
+from celery_sqs_heartbeat.journal import journal as journals
+from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
+from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.writer import Rotation
 from tests.unit.journal.samples import event_of
 journals.WRITE_SECONDS = 0.002

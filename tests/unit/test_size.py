@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 256, 15_820),
-    "package": (size.package, 502, 28_880),
-    "tests": (size.tests, 583, 54_600),
+    "core": (size.core, 254, 15_760),
+    "package": (size.package, 501, 28_860),
+    "tests": (size.tests, 577, 54_390),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

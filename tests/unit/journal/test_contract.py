@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from celery_sqs_heartbeat.common.journal_facts import Identity
 from celery_sqs_heartbeat.journal.fields import FIELDS, markdown
-from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal_events import (
     EVENTS,
     KEEPER_LATE,

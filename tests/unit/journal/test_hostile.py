@@ -15,13 +15,11 @@ import pytest
 import zstandard
 
 from celery_sqs_heartbeat.common.callers import CallerThreads
-from celery_sqs_heartbeat.journal import (
-    Journal,
-    WorkerInfo,
-    folders,
-    open_journal,
-    read_journal,
-)
+from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
+from celery_sqs_heartbeat.journal import folders
+from celery_sqs_heartbeat.journal.journal import Journal
+from celery_sqs_heartbeat.journal.opening import open_journal
+from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.rooted import Root
 from tests.support.waiting import PATIENCE
 from tests.unit.journal.samples import DAY, WALL, Clocks, event_of, line_at

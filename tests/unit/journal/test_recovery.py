@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.journal import locks, read_journal
+from celery_sqs_heartbeat.journal import locks
+from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.recovery import Recovered, recover
 from celery_sqs_heartbeat.journal.segments import Segment
 from tests.unit.journal.samples import DAY, WALL, files_in, frames_of, line_at, own

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.journal import packing, read_journal
+from celery_sqs_heartbeat.journal import packing
 from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from tests.support.workers import ROOT

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.otel import OtelObserver
