@@ -11,17 +11,18 @@ from weakref import WeakSet, WeakValueDictionary
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.recent import RecentKeys
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.once import Once
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_threads import PollThreads
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 from celery_sqs_heartbeat.transport.settled_messages import SettledMessages
 from celery_sqs_heartbeat.transport.terms import QueueTerms
@@ -72,10 +73,10 @@ class Heartbeat:
         groups: The messages of FIFO queues that wait for another of their group.
     """
 
-    keeper: Keeper
+    keeper: LinkedKeeper
     settings: Settings
     queues: QueueDirectory
-    clients: Reaching
+    clients: ReachedQueues
     leases: int = 0
     concurrency: int = 0
     hub: Any = None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 
 
@@ -64,7 +64,7 @@ class GroupWaitlist:
         call_soon: Calls a function where messages are delivered.
     """
 
-    def __init__(self, *, keeper: Keeper, limit: int) -> None:
+    def __init__(self, *, keeper: LinkedKeeper, limit: int) -> None:
         self.call_soon: Callable[[Callable[[], object]], object] = lambda call: call()
         self._keeper = keeper
         self._limit = limit

@@ -11,8 +11,8 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.keeper_protocol import Reaching
 from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class LeasedQueues:
         *,
         settings: Settings,
         queues: QueueDirectory,
-        clients: Reaching,
+        clients: ReachedQueues,
         terms: QueueTerms,
         once: Once,
         has_limit: bool,

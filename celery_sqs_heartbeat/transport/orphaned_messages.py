@@ -18,7 +18,7 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 
 logger = get_logger(__name__)
 
@@ -70,7 +70,7 @@ class OrphanedMessages:
         keeper: Keeps the leases.
     """
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: LinkedKeeper) -> None:
         self._keeper = keeper
         self._watches: set[Watch] = set()
         self._gone: deque[Watch] = deque()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 
 
 class SettledMessages:
@@ -14,7 +14,7 @@ class SettledMessages:
     an ack or a reject never reaches a channel that was lost.
     """
 
-    def __init__(self, *, keeper: Keeper) -> None:
+    def __init__(self, *, keeper: LinkedKeeper) -> None:
         self._keeper = keeper
         self._tags: RecentKeys[str] = RecentKeys()
 

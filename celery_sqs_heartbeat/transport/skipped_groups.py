@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
 from celery_sqs_heartbeat.leases.message import group_of, sequence_number_of
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.answers import Message
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 
 
 class SkippedGroups:
@@ -31,7 +31,7 @@ class SkippedGroups:
             self._behind.append(str(message["ReceiptHandle"]))
         return is_behind
 
-    def release(self, keeper: Keeper) -> None:
+    def release(self, keeper: LinkedKeeper) -> None:
         """Release the messages that come after those left to SQS, the last one first."""
         for receipt_handle in reversed(self._behind):
             keeper.release(receipt_handle, cause=GROUP_STOPPED)

@@ -15,7 +15,7 @@ from billiard.einfo import ExceptionInfo
 from celery.worker import state
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.worker.ends import ENDS_WORKER, Failure, failure_of, is_for_pool
 from celery_sqs_heartbeat.worker.pools import takes_no_more
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
@@ -75,7 +75,7 @@ def follow_jobs(pool: Any) -> None:
     pool.on_apply = on_apply
 
 
-def keep_undecodable(consumer: Any, keeper: Keeper) -> None:
+def keep_undecodable(consumer: Any, keeper: LinkedKeeper) -> None:
     """Have messages that can't be decoded end in the dead-letter queue, if they have one.
 
     Celery acks such a message, because most brokers would deliver it again and again.

@@ -26,6 +26,7 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.broken import end_worker, takes_jobs
 from celery_sqs_heartbeat.worker.children import note_worker
@@ -50,7 +51,6 @@ from celery_sqs_heartbeat.worker.pools import (
     make_shutdown_reentrant,
     scaling_fault,
 )
-from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.settings import (

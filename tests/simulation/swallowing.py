@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Request:
 class Net:
     """The real net over a simulated worker's keeper, with its requests and its channel."""
 
-    def __init__(self, world: World, keeper: Keeper) -> None:
+    def __init__(self, world: World, keeper: LinkedKeeper) -> None:
         self._world = world
         self._keeper = keeper
         self._requests: dict[str, Request] = {}

@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 254, 15_760),
-    "package": (size.package, 501, 28_860),
+    "core": (size.core, 252, 15_710),
+    "package": (size.package, 499, 28_820),
     "tests": (size.tests, 577, 54_390),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
