@@ -25,7 +25,7 @@ def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -
 
 def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
     """Return a client that gives up soon, because the shipper tries again itself."""
-    from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
+    from celery_sqs_heartbeat.sqs.sending import guard
 
     client = new_s3_client(
         new_session,
@@ -33,5 +33,5 @@ def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
         read_timeout=_TIMEOUT,
         retries={"total_max_attempts": 1},
     )
-    keep_connections_fresh(client)
+    guard(client)
     return client

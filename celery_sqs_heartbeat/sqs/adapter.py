@@ -12,10 +12,9 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.sqs.direct.direct_calls import make_call
-from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
-from celery_sqs_heartbeat.sqs.sending import prepared
+from celery_sqs_heartbeat.sqs.prepared_requests import make_call
+from celery_sqs_heartbeat.sqs.sending import guard, prepared
 
 logger = get_logger(__name__)
 
@@ -47,8 +46,8 @@ class BotoSqs:
     Args:
         client: A boto3 SQS client, or a function that returns the client for a queue URL.
             Several threads may use a client at the same time. Give it short timeouts and
-            no retries (`short_config`), because the keeper repeats calls itself. Its connections
-            are renewed (`keep_connections_fresh`).
+            no retries (`short_config`), because the keeper repeats calls itself. It is guarded
+            (`sending.guard`).
         address: Returns the URL at which a queue is reached now, if that may change.
     """
 
@@ -68,7 +67,7 @@ class BotoSqs:
             Exception: Any error of the function that returns the client.
         """
         client = self._client(queue_url) if callable(self._client) else self._client
-        keep_connections_fresh(client)
+        guard(client)
         return client
 
     def send(self, call: Call) -> Sequence[Outcome]:
@@ -94,12 +93,10 @@ class BotoSqs:
             for index, entry in enumerate(call.entries)
         ]
         params = {"QueueUrl": self._address(call.queue_url), "Entries": entries}
-        if call.kind is CallKind.DELETE:
-            return make_call(client, "DeleteMessageBatch", params, client.delete_message_batch)
-        for item, entry in zip(entries, call.entries, strict=True):
-            item["VisibilityTimeout"] = entry.timeout
-        operation = "ChangeMessageVisibilityBatch"
-        return make_call(client, operation, params, client.change_message_visibility_batch)
+        if call.kind is CallKind.CHANGE_VISIBILITY:
+            for item, entry in zip(entries, call.entries, strict=True):
+                item["VisibilityTimeout"] = entry.timeout
+        return make_call(client, f"{call.kind.value}Batch", params)
 
     def _not_sent(self, call: Call, error: ConfigurationError) -> Sequence[Outcome]:
         """Log why a call is not made. Log it again only for another reason, or after a call."""

@@ -16,9 +16,8 @@ from botocore.session import get_session
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
-from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
-from celery_sqs_heartbeat.sqs.sending import guard
+from celery_sqs_heartbeat.sqs.prepared_requests import prepare_calls
 from celery_sqs_heartbeat.sqs.sessions import NewSession
 
 #: The limits of the connect and read timeouts, in seconds. A call must fail early enough
@@ -210,9 +209,8 @@ def new_client(
         endpoint_url=config.endpoint_url,
         config=short_config(threshold, config.client_config),
     )
-    guard(client)
     if new_session is None:
-        allow_direct_calls(client)
+        prepare_calls(client)
     return client
 
 

@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
 from celery_sqs_heartbeat.sqs.options import creation_faults
+from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
 from celery_sqs_heartbeat.transport.backpressure import Backpressure
@@ -118,7 +118,7 @@ class Channel(SQS.Channel):
     def sqs(self, queue: str | None = None) -> Any:
         """Return the boto3 client for a queue."""
         client = super().sqs(queue)
-        keep_connections_fresh(client)
+        guard(client)
         return client
 
     def _new_queue(self, queue: str, **kwargs: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import urllib3
 from botocore.client import BaseClient
 
-from celery_sqs_heartbeat.sqs.fresh_connections import MAX_AGE_SECONDS
+from celery_sqs_heartbeat.sqs.sending import MAX_AGE_SECONDS
 
 try:
     import pycurl

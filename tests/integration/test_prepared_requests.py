@@ -1,9 +1,8 @@
-"""Direct calls keep their connections, with boto3's settings, and fail as boto3's calls do."""
+"""Repeated requests use connections as boto3 does, with its settings, and fail as its calls do."""
 
 from __future__ import annotations
 
 import datetime
-import functools
 import ipaddress
 import json
 import socket
@@ -16,27 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSPreparedRequest
-from botocore.exceptions import ConnectTimeoutError, SSLError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
-from celery_sqs_heartbeat.sqs import clients
-from celery_sqs_heartbeat.sqs.direct import connections
-from celery_sqs_heartbeat.sqs.direct.connections import Connections
-from celery_sqs_heartbeat.sqs.fresh_connections import MAX_AGE_SECONDS
+from celery_sqs_heartbeat.sqs import clients, sending
+from celery_sqs_heartbeat.sqs.sending import MAX_AGE_SECONDS
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.direct_calls import (
+from tests.support.answered import (
     CONFIRMED,
     QUEUE,
     AnsweredClient,
     call_of,
     config,
-    response_of,
 )
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -57,6 +49,10 @@ def confirm_and_close(connection: socket.socket) -> None:
     """Close a connection that the client keeps, as a server does with an idle one."""
     connection.sendall(CONFIRMATION)
     connection.close()
+
+
+def refuse(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n{}")
 
 
 def close(connection: socket.socket) -> None:
@@ -172,10 +168,10 @@ def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "MAX_TIMEOUT", PATIENCE)
 
 
-def client_of(server: Server, *, is_direct: bool | None = None, **changed: Any) -> AnsweredClient:
+def client_of(server: Server, *, by_boto3: bool = False, **changed: Any) -> AnsweredClient:
     given = {"endpoint_url": f"http://127.0.0.1:{server.port}", "use_ssl": False, **changed}
     made = clients.new_client(config(**given), QUEUE, threshold=2 * PATIENCE)
-    answered = AnsweredClient(made, is_direct=is_direct)
+    answered = AnsweredClient(made, by_boto3=by_boto3)
     answered.answer = lambda request: None
     return answered
 
@@ -184,15 +180,25 @@ def connections_of(server: Server) -> list[int]:
     return [number for number, _ in server.requests]
 
 
-def test_direct_calls_share_a_connection(server: Server) -> None:
+def test_calls_share_a_connection(server: Server) -> None:
     answered = client_of(server)
     for kind in (*CallKind, *CallKind, *CallKind):
         assert answered.send(call_of(kind)) == [Outcome.DONE] * 2
-    assert answered.by_boto3 == 2
-    assert connections_of(server) == [1, 1, 2, 2, 2, 2]
+    assert answered.made_by_boto3 == 2
+    assert connections_of(server) == [1] * 6
 
 
-def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) -> None:
+def test_a_refused_call_keeps_its_connection(server: Server) -> None:
+    answered = client_of(server)
+    answered.send()
+    server.behave = refuse
+    assert answered.repeats()
+    server.behave = confirm
+    assert answered.send() == [Outcome.DONE] * 2
+    assert connections_of(server) == [1] * 3
+
+
+def test_calls_at_the_same_time_have_a_connection_each(server: Server) -> None:
     answered = client_of(server)
     answered.send()
     arrived = threading.Barrier(4)
@@ -206,84 +212,11 @@ def test_direct_calls_at_the_same_time_have_a_connection_each(server: Server) ->
         for _ in range(2):
             found = list(threads.map(lambda _: answered.send(), range(4)))
             assert found == [[Outcome.DONE] * 2] * 4
-    assert sorted(connections_of(server)) == sorted([1, *[2, 3, 4, 5] * 2])
-
-
-def test_only_as_many_connections_are_kept_as_boto3_would_keep(server: Server) -> None:
-    made = Connections(server.url, connect_timeout=PATIENCE, read_timeout=PATIENCE, keep=2)
-    arrived, turn, done = threading.Barrier(4), threading.Lock(), threading.Semaphore(0)
-
-    def confirm_in_turn(connection: socket.socket) -> None:
-        arrived.wait(PATIENCE)
-        with turn:
-            confirm(connection)
-            done.acquire(timeout=PATIENCE)
-
-    def send(_: int) -> int:
-        status = made.send(AWSPreparedRequest("POST", server.url, {}, b"", False)).status_code
-        done.release()
-        return status
-
-    server.behave = confirm_in_turn
-    with ThreadPoolExecutor(4) as threads:
-        for _ in range(2):
-            assert list(threads.map(send, range(4))) == [200] * 4
-    assert len(set(connections_of(server))) == 6
-
-
-LENGTH = f"Content-Length: {len(BODY)}"
-CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        response_of("Transfer-Encoding: chunked", body=CHUNKS),
-        response_of(status="HTTP/1.1 100 Continue", body=b"") + CONFIRMATION,
-        response_of(LENGTH, "Connection: close", body=BODY),
-        response_of(LENGTH, status="HTTP/1.0 200 OK", body=BODY),
-        CONFIRMATION + CONFIRMATION,
-    ],
-    ids=["chunked", "provisional", "closing", "old", "two"],
-)
-def test_a_connection_with_an_unusual_response_is_not_used_again(
-    server: Server, response: bytes
-) -> None:
-    answered = client_of(server)
-    assert answered.send() == [Outcome.DONE] * 2
-    server.behave = lambda connection: connection.sendall(response)
-    for _ in range(2):
-        assert answered.send() == [Outcome.DONE] * 2
-    assert answered.by_boto3 == 1
-    assert connections_of(server) == [1, 2, 3]
-
-
-def test_a_response_may_arrive_in_pieces(server: Server) -> None:
-    answered = client_of(server)
-    answered.send()
-
-    def send_bytes(connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in CONFIRMATION:
-            connection.sendall(bytes([byte]))
-
-    server.behave = send_bytes
-    for _ in range(2):
-        assert answered.send() == [Outcome.DONE] * 2
-    assert connections_of(server) == [1, 2, 2]
-
-
-def test_a_handshake_without_an_answer_has_sent_nothing() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        made = Connections(
-            f"https://127.0.0.1:{silent.getsockname()[1]}/", connect_timeout=0.2, read_timeout=9
-        )
-        with pytest.raises(ConnectTimeoutError):
-            made.send(AWSPreparedRequest("POST", "https://127.0.0.1/", {}, b"", False))
+    assert sorted(connections_of(server)) == sorted([1, *[1, 2, 3, 4] * 2])
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-def test_direct_calls_use_the_proxy_of_the_environment(
+def test_calls_use_the_proxy_of_the_environment(
     server: Server, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, f"http://127.0.0.1:{server.port}")
@@ -292,29 +225,10 @@ def test_direct_calls_use_the_proxy_of_the_environment(
     is_used = name != "ALL_PROXY"
     assert answered.send() == [Outcome.DONE if is_used else Outcome.FAILED] * 2
     assert answered.send() == [Outcome.DONE if is_used else Outcome.FAILED] * 2
-    assert answered.by_boto3 == (1 if is_used else 2)
+    assert answered.made_by_boto3 == (1 if is_used else 2)
 
 
-def test_an_instrumentation_of_urllib3_sees_direct_calls(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    original = HTTPConnectionPool.urlopen
-
-    @functools.wraps(original)
-    def traced(self: Any, *args: Any, **given: Any) -> Any:
-        seen.append(given["method"])
-        return original(self, *args, **given)
-
-    monkeypatch.setattr(HTTPConnectionPool, "urlopen", traced)
-    answered = client_of(server)
-    for _ in range(3):
-        answered.send()
-    assert seen == ["POST"] * 3
-    assert answered.by_boto3 == 1
-
-
-def test_a_handler_may_change_the_headers_of_a_direct_call(server: Server) -> None:
+def test_a_handler_may_change_the_headers_of_a_repeated_request(server: Server) -> None:
     def add_header(request: Any, **_: Any) -> None:
         request.headers["X-Trace"] = b"1"
 
@@ -325,7 +239,7 @@ def test_a_handler_may_change_the_headers_of_a_direct_call(server: Server) -> No
     assert b"x-trace: 1" in server.heads[-1].lower()
 
 
-def test_a_handler_may_send_a_direct_call_to_another_server(server: Server) -> None:
+def test_a_handler_may_send_a_repeated_request_to_another_server(server: Server) -> None:
     with serving() as other:
 
         def redirect(request: Any, **_: Any) -> None:
@@ -336,66 +250,28 @@ def test_a_handler_may_send_a_direct_call_to_another_server(server: Server) -> N
         answered.client.meta.events.register("before-send", redirect)
         assert answered.send() == [Outcome.DONE] * 2
         assert (len(server.requests), len(other.requests)) == (1, 1)
-        assert answered.by_boto3 == 1
+        assert answered.made_by_boto3 == 1
 
 
-@pytest.mark.parametrize("behave", [send_junk, send_half, close])
-def test_boto3s_connections_are_used_for_a_minute_after_a_call_that_failed(
-    server: Server, monkeypatch: pytest.MonkeyPatch, behave: Behave
-) -> None:
-    now = FakeClock(1_000.0)
-    monkeypatch.setattr(connections.clock, "now", now)
-    answered = client_of(server)
-    answered.send()
-    server.behave = behave
-    assert answered.send() == [Outcome.UNKNOWN] * 2
-    server.behave = confirm
-    for _ in range(3):
-        assert answered.send() == [Outcome.DONE] * 2
-    now.advance(connections.PAUSE_SECONDS)
-    assert answered.send() == [Outcome.DONE] * 2
-    assert answered.by_boto3 == 2
-    assert connections_of(server) == [1, 2, 3, 3, 3, 4]
-
-
-def test_direct_connections_notice_a_peer_that_is_gone(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options: list[Any] = []
-    connect = HTTPConnection.connect
-
-    def noting(self: Any) -> None:
-        connect(self)
-        options.append(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
-        options.append(self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-
-    answered = client_of(server)
-    answered.send()
-    monkeypatch.setattr(HTTPConnection, "connect", noting)
-    answered.send()
-    assert options
-    assert all(options)
-
-
-def test_a_direct_request_has_the_headers_that_boto3_sends(server: Server) -> None:
+def test_a_repeated_request_has_the_headers_that_boto3_sends(server: Server) -> None:
     answered = client_of(server)
     for _ in range(2):
         answered.send()
-    by_boto3, direct = (
+    by_boto3, repeated = (
         {line.partition(b":")[0].lower() for line in head.splitlines()[1:]} for head in server.heads
     )
     retries = {b"amz-sdk-invocation-id", b"amz-sdk-request"}
-    assert direct == by_boto3 - retries
+    assert repeated == by_boto3 - retries
     assert server.heads[1].splitlines()[0] == server.heads[0].splitlines()[0]
     host = f"Host: 127.0.0.1:{server.port}".encode()
     assert all(host in head.splitlines() for head in server.heads)
 
 
-@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+@pytest.mark.parametrize("by_boto3", [False, True])
 def test_a_connection_that_the_server_has_closed_fails_no_call(
-    server: Server, is_direct: bool | None
+    server: Server, by_boto3: bool
 ) -> None:
-    answered = client_of(server, is_direct=is_direct)
+    answered = client_of(server, by_boto3=by_boto3)
     server.behave = confirm_and_close
     for count in range(4):
         assert answered.send() == [Outcome.DONE] * 2
@@ -404,48 +280,44 @@ def test_a_connection_that_the_server_has_closed_fails_no_call(
 
 
 @pytest.mark.parametrize("behave", [close, send_half, send_junk, send_half_a_head])
-@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+@pytest.mark.parametrize("by_boto3", [False, True])
 def test_a_call_without_an_answer_is_unknown(
-    server: Server, behave: Behave, is_direct: bool | None
+    server: Server, behave: Behave, by_boto3: bool
 ) -> None:
-    answered = client_of(server, is_direct=is_direct)
+    answered = client_of(server, by_boto3=by_boto3)
     answered.send()
-    made = answered.by_boto3
+    made = answered.made_by_boto3
     server.behave = behave
     assert answered.send() == [Outcome.UNKNOWN] * 2
     # The keeper repeats calls, not boto3.
     assert len(server.requests) == 2
-    assert answered.by_boto3 - made == (is_direct is False)
+    assert answered.made_by_boto3 - made == by_boto3
     server.behave = confirm
     assert answered.send() == [Outcome.DONE] * 2
 
 
-@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
-def test_a_call_whose_answer_takes_too_long_is_unknown(
-    server: Server, is_direct: bool | None
-) -> None:
-    answered = client_of(server, is_direct=is_direct, client_config={"read_timeout": 1})
+@pytest.mark.parametrize("by_boto3", [False, True])
+def test_a_call_whose_answer_takes_too_long_is_unknown(server: Server, by_boto3: bool) -> None:
+    answered = client_of(server, by_boto3=by_boto3, client_config={"read_timeout": 1})
     # Where the machine stalls, calls with an answer time out, too.
     wait_until(lambda: answered.send() == [Outcome.DONE] * 2)
-    made, sent = answered.by_boto3, len(answered.requests)
+    made, sent = answered.made_by_boto3, len(answered.requests)
     arrived = len(server.requests)
     server.behave = say_nothing
     assert answered.send() == [Outcome.UNKNOWN] * 2
     wait_until(lambda: len(server.requests) > arrived)
     # The keeper repeats calls, not boto3.
     assert len(answered.requests) - sent == 1
-    assert answered.by_boto3 - made == (is_direct is False)
+    assert answered.made_by_boto3 - made == by_boto3
     server.behave = confirm
     wait_until(lambda: answered.send() == [Outcome.DONE] * 2)
 
 
 @pytest.mark.parametrize(
-    ("unanswered", "stale"),
-    [(CallKind.CHANGE_VISIBILITY, 2), (CallKind.DELETE, 1)],
-    ids=["direct", "boto3"],
+    "unanswered", [CallKind.CHANGE_VISIBILITY, CallKind.DELETE], ids=["repeated", "boto3"]
 )
 def test_the_call_after_one_that_was_not_answered_uses_a_new_connection(
-    server: Server, unanswered: CallKind, stale: int
+    server: Server, unanswered: CallKind
 ) -> None:
     answered = client_of(server)
     for _ in range(2):
@@ -455,34 +327,34 @@ def test_the_call_after_one_that_was_not_answered_uses_a_new_connection(
     assert answered.send(call_of(unanswered)) == [Outcome.UNKNOWN] * 2
     server.behave = confirm
     assert answered.send() == [Outcome.DONE] * 2
-    assert connections_of(server) == [1, 2, stale, 3]
+    assert connections_of(server) == [1, 1, 1, 2]
 
 
-@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+@pytest.mark.parametrize("by_boto3", [False, True])
 def test_a_connection_is_not_used_after_ten_seconds(
-    server: Server, monkeypatch: pytest.MonkeyPatch, is_direct: bool | None
+    server: Server, monkeypatch: pytest.MonkeyPatch, by_boto3: bool
 ) -> None:
     now = FakeClock(1_000.0)
-    monkeypatch.setattr(connections.clock, "now", now)
-    answered = client_of(server, is_direct=is_direct)
+    monkeypatch.setattr(sending.clock, "now", now)
+    answered = client_of(server, by_boto3=by_boto3)
     for _ in range(3):
         answered.send()
         now.advance(MAX_AGE_SECONDS / 3)
     answered.send()
-    assert connections_of(server) == ([1, 1, 1, 2] if is_direct is False else [1, 2, 2, 3])
+    assert connections_of(server) == [1, 1, 1, 2]
 
 
-@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
-def test_a_call_that_finds_no_server_has_failed(is_direct: bool | None) -> None:
+@pytest.mark.parametrize("by_boto3", [False, True])
+def test_a_call_that_finds_no_server_has_failed(by_boto3: bool) -> None:
     with serving() as server:
-        answered = client_of(server, is_direct=is_direct)
+        answered = client_of(server, by_boto3=by_boto3)
         server.behave = confirm_and_close
         answered.send()
         wait_until(lambda: server.closed)
     assert answered.send() == [Outcome.FAILED] * 2
 
 
-def test_direct_calls_go_through_the_proxy(server: Server) -> None:
+def test_calls_go_through_the_proxy(server: Server) -> None:
     answered = client_of(
         server,
         endpoint_url="http://sqs.example:81",
@@ -490,7 +362,7 @@ def test_direct_calls_go_through_the_proxy(server: Server) -> None:
     )
     for _ in range(2):
         assert answered.send() == [Outcome.DONE] * 2
-    assert answered.by_boto3 == 1
+    assert answered.made_by_boto3 == 1
     assert [line for _, line in server.requests] == [b"POST http://sqs.example:81/ HTTP/1.1"] * 2
 
 
@@ -524,19 +396,19 @@ def certificate(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("is_direct", [None, False], ids=["direct", "boto3"])
+@pytest.mark.parametrize("by_boto3", [False, True])
 def test_certificates_are_checked_by_boto3s_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_direct: bool | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_boto3: bool
 ) -> None:
     path = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     with serving(context) as server:
         url = f"https://127.0.0.1:{server.port}"
-        unknown = client_of(server, endpoint_url=url, use_ssl=True, is_direct=is_direct)
+        unknown = client_of(server, endpoint_url=url, use_ssl=True, by_boto3=by_boto3)
         assert unknown.send() == [Outcome.UNKNOWN] * 2
         monkeypatch.setenv("AWS_CA_BUNDLE", str(path))
-        known = client_of(server, endpoint_url=url, use_ssl=True, is_direct=is_direct)
+        known = client_of(server, endpoint_url=url, use_ssl=True, by_boto3=by_boto3)
         # Each call checks a connection of its own.
         server.behave = confirm_and_close
         for count in range(3):
@@ -544,19 +416,4 @@ def test_certificates_are_checked_by_boto3s_settings(
             wait_until(lambda count=count: server.closed > count)
         monkeypatch.delenv("AWS_CA_BUNDLE")
         assert known.send() == [Outcome.DONE] * 2
-        assert known.by_boto3 == (4 if is_direct is False else 1)
-
-
-def test_a_direct_connection_is_refused_without_the_right_certificate(tmp_path: Path) -> None:
-    path = certificate(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    with serving(context) as server:
-        for host, ca_bundle in (("127.0.0.1", True), ("localhost", str(path))):
-            url = f"https://{host}:{server.port}/"
-            made = Connections(
-                url, connect_timeout=PATIENCE, read_timeout=PATIENCE, ca_bundle=ca_bundle
-            )
-            with pytest.raises(SSLError):
-                made.send(AWSPreparedRequest("POST", url, {}, b"", False))
-    assert server.requests == []
+        assert known.made_by_boto3 == (4 if by_boto3 else 1)

@@ -1,4 +1,4 @@
-"""Clients whose answers a test chooses, with and without direct calls."""
+"""Clients whose answers a test chooses, with and without repeated requests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from urllib3 import HTTPResponse
 
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
+from celery_sqs_heartbeat.sqs import prepared_requests
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, new_client
-from celery_sqs_heartbeat.sqs.direct import direct_calls
 
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"
 ACTIONS = {CallKind.CHANGE_VISIBILITY: Action.EXTEND, CallKind.DELETE: Action.DELETE}
@@ -76,42 +76,37 @@ def answer(
     return respond
 
 
-def response_of(*fields: str, status: str = "HTTP/1.1 200 OK", body: bytes = b"{}") -> bytes:
-    """Return an HTTP response as a server sends it."""
-    return "\r\n".join([status, *fields, "", ""]).encode() + body
-
-
 class AnsweredClient:
     """A client of `ClientPool`, its requests, and the answers that a test chooses.
 
     Args:
-        is_direct: Whether it may make direct calls; None for what `new_client` decides.
+        by_boto3: Whether boto3 makes each of its calls, whatever `new_client` decides.
     """
 
-    def __init__(self, made: Any = None, *, is_direct: bool | None = None, **changed: Any) -> None:
+    def __init__(self, made: Any = None, *, by_boto3: bool = False, **changed: Any) -> None:
         self.client = new_client(config(**changed), QUEUE, 10) if made is None else made
-        if is_direct is False:
-            delattr(self.client, direct_calls._DIRECT)
+        if by_boto3:
+            delattr(self.client, prepared_requests._PREPARED)
         self.sqs = BotoSqs(self.client)
         self.answer: Callable[[Any], Any] = answer()
         self.requests: list[Any] = []
         #: How many calls boto3 has made itself.
-        self.by_boto3 = 0
+        self.made_by_boto3 = 0
         self.client.meta.events.register("before-send", self._answer)
         self.client.meta.events.register("before-call", self._count)
 
     def send(self, call: Call | None = None) -> list[Outcome]:
         return list(self.sqs.send(call or call_of()))
 
-    def is_direct(self, call: Call | None = None) -> bool:
-        """Make a call, and return whether it was made directly."""
-        before = self.by_boto3
+    def repeats(self, call: Call | None = None) -> bool:
+        """Make a call, and return whether it repeats a request that boto3 has prepared."""
+        before = self.made_by_boto3
         self.send(call)
-        return self.by_boto3 == before
+        return self.made_by_boto3 == before
 
     def _answer(self, request: Any, **_: Any) -> Any:
         self.requests.append(request)
         return self.answer(request)
 
     def _count(self, **_: Any) -> None:
-        self.by_boto3 += 1
+        self.made_by_boto3 += 1

@@ -1,9 +1,8 @@
-"""Calls that are made directly have the requests and the outcomes of boto3's calls."""
+"""Calls that repeat a prepared request have the requests and the outcomes of boto3's calls."""
 
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import boto3
@@ -21,17 +20,14 @@ from botocore.exceptions import (
 )
 from botocore.session import get_session
 from hypothesis import given
-from hypothesis import strategies as st
 from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs.clients import new_client
-from celery_sqs_heartbeat.sqs.direct import request_pattern
-from celery_sqs_heartbeat.sqs.direct.direct_calls import allow_direct_calls
-from celery_sqs_heartbeat.sqs.direct.request_body import body_of
+from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
 from celery_sqs_heartbeat.sqs.sending import sending_while
 from tests.fuzz.shapes import FUZZ, answers
-from tests.support.direct_calls import (
+from tests.support.answered import (
     CONFIRMED,
     QUEUE,
     AnsweredClient,
@@ -68,73 +64,44 @@ class Fixed(CredentialProvider):
 
 
 def client_with(credentials: Credentials) -> Any:
-    """Return a client that may make direct calls, with these credentials."""
+    """Return a client that repeats requests, with these credentials."""
     core = get_session()
     core.register_component("credential_provider", CredentialResolver([Fixed(credentials)]))
     session = boto3.Session(botocore_session=core, region_name="x-1")
     client = new_client(config(), QUEUE, 10, lambda: session)
-    allow_direct_calls(client)
+    prepare_calls(client)
     return client
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_boto3_makes_the_first_call_and_its_pattern_makes_the_next(kind: CallKind) -> None:
+def test_boto3_makes_the_first_call_and_the_next_repeat_its_request(kind: CallKind) -> None:
     answered = AnsweredClient()
-    assert not answered.is_direct(call_of(kind))
-    assert answered.is_direct(call_of(kind))
-    assert answered.is_direct(call_of(kind, count=10))
-    assert answered.by_boto3 == 1
+    assert not answered.repeats(call_of(kind))
+    assert answered.repeats(call_of(kind))
+    assert answered.repeats(call_of(kind, count=10))
+    assert answered.made_by_boto3 == 1
 
 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("token", [None, "FwoGZXIvYXdzE//token=="])
-def test_a_direct_request_is_boto3s(kind: CallKind, token: str | None) -> None:
+def test_a_repeated_request_is_boto3s(kind: CallKind, token: str | None) -> None:
     answered = AnsweredClient(client_with(Credentials("AKIA", "s", token)))
     answered.send(call_of(kind))
-    assert answered.is_direct(call_of(kind))
-    by_boto3, direct = answered.requests
-    assert (direct.method, direct.url, direct.body) == (
+    assert answered.repeats(call_of(kind))
+    by_boto3, repeated = answered.requests
+    assert (repeated.method, repeated.url, repeated.body) == (
         by_boto3.method,
         by_boto3.url,
         by_boto3.body,
     )
     # boto3 counts its retries in two headers.
     retries = {"amz-sdk-invocation-id", "amz-sdk-request"}
-    assert texts(direct).keys() == texts(by_boto3).keys() - retries
+    assert texts(repeated).keys() == texts(by_boto3).keys() - retries
     signed = {"x-amz-date", "authorization", *retries}
-    assert {name: value for name, value in texts(direct).items() if name not in signed} == {
+    assert {name: value for name, value in texts(repeated).items() if name not in signed} == {
         name: value for name, value in texts(by_boto3).items() if name not in signed
     }
-    assert texts(direct)["authorization"] == authorization(direct, token)
-
-
-def test_a_direct_request_of_another_day_is_signed_for_that_day(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answered = AnsweredClient(client_with(Credentials("AKIA", "s")))
-    answered.send(call_of(CallKind.DELETE))
-    tomorrow = time.gmtime(time.time() + 86_400)
-    monkeypatch.setattr(request_pattern.time, "gmtime", lambda: tomorrow)
-    assert answered.is_direct(call_of(CallKind.DELETE))
-    direct = answered.requests[-1]
-    assert texts(direct)["x-amz-date"].startswith(time.strftime("%Y%m%d", tomorrow))
-    assert texts(direct)["authorization"] == authorization(direct, None)
-
-
-@FUZZ
-@given(
-    queue=st.text(),
-    entries=st.lists(st.tuples(st.text(), st.integers()), min_size=1, max_size=10),
-)
-def test_a_body_has_the_bytes_of_boto3s(queue: str, entries: list[tuple[str, int]]) -> None:
-    params = {
-        "QueueUrl": queue,
-        "Entries": [
-            {"Id": str(index), "ReceiptHandle": handle, "VisibilityTimeout": timeout}
-            for index, (handle, timeout) in enumerate(entries)
-        ],
-    }
-    assert body_of(params) == json.dumps(params).encode()
+    assert texts(repeated)["authorization"] == authorization(repeated, token)
 
 
 def authorization(request: Any, token: str | None) -> str:
@@ -198,28 +165,28 @@ ANSWERS = [
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("given_answer", ANSWERS)
 def test_an_answer_has_the_same_outcomes_as_with_boto3(given_answer: Any, kind: CallKind) -> None:
-    assert outcomes(given_answer, None, kind) == outcomes(given_answer, False, kind)
+    assert outcomes(given_answer, kind) == outcomes(given_answer, kind, by_boto3=True)
 
 
-def outcomes(given_answer: Any, is_direct: bool | None, kind: CallKind = CallKind.DELETE) -> Any:
+def outcomes(given_answer: Any, kind: CallKind = CallKind.DELETE, *, by_boto3: bool = False) -> Any:
     """Return the outcomes of a second call, or the type of the error that it raises."""
-    answered = AnsweredClient(is_direct=is_direct)
+    answered = AnsweredClient(by_boto3=by_boto3)
     answered.send(call_of(kind))
     answered.answer = given_answer
-    made = answered.by_boto3
+    made = answered.made_by_boto3
     result = send_or_raise(answered, kind)
-    assert answered.by_boto3 - made == (is_direct is False)
+    assert answered.made_by_boto3 - made == by_boto3
     return result
 
 
-DIRECT, BY_BOTO3 = AnsweredClient(), AnsweredClient(is_direct=False)
+REPEATING, BY_BOTO3 = AnsweredClient(), AnsweredClient(by_boto3=True)
 
 
 @FUZZ
 @given(body=answers)
 def test_an_answer_of_any_shape_has_the_same_outcomes_as_with_boto3(body: Any) -> None:
     found = []
-    for answered in (DIRECT, BY_BOTO3):
+    for answered in (REPEATING, BY_BOTO3):
         answered.answer = answer()
         answered.send()
         answered.answer = answer(body)
@@ -234,15 +201,15 @@ def send_or_raise(answered: AnsweredClient, kind: CallKind = CallKind.DELETE) ->
         return type(error)
 
 
-def test_a_direct_call_that_fails_is_followed_by_one_of_boto3() -> None:
+def test_a_repeated_request_that_fails_is_followed_by_one_of_boto3() -> None:
     answered = AnsweredClient()
     answered.send()
     answered.answer = answer(SKEWED, 403)
-    assert answered.is_direct()
-    assert not answered.is_direct()
+    assert answered.repeats()
+    assert not answered.repeats()
     answered.answer = answer()
-    assert not answered.is_direct()
-    assert answered.is_direct()
+    assert not answered.repeats()
+    assert answered.repeats()
 
 
 def test_entries_that_sqs_refuses_are_no_failure_of_the_call() -> None:
@@ -250,7 +217,7 @@ def test_entries_that_sqs_refuses_are_no_failure_of_the_call() -> None:
     answered.send()
     answered.answer = answer(PARTLY)
     assert answered.send() == [Outcome.LOST, Outcome.DONE]
-    assert answered.is_direct()
+    assert answered.repeats()
 
 
 @pytest.mark.parametrize(
@@ -268,10 +235,10 @@ def test_an_error_of_the_network_has_the_same_outcomes_as_with_boto3(error: Exce
     def fail(request: Any) -> None:
         raise error
 
-    assert outcomes(fail, None) == outcomes(fail, False)
+    assert outcomes(fail) == outcomes(fail, by_boto3=True)
 
 
-def test_a_direct_call_that_was_given_up_is_never_sent() -> None:
+def test_a_repeated_request_of_a_call_that_was_given_up_is_never_sent() -> None:
     answered = AnsweredClient()
     answered.send()
     asked: list[int] = []
@@ -282,39 +249,54 @@ def test_a_direct_call_that_was_given_up_is_never_sent() -> None:
 
     answered.answer = lambda request: pytest.fail("it was sent")
     answered.client.meta.events.unregister("before-send", answered._answer)
-    made = answered.by_boto3
+    made = answered.made_by_boto3
     with sending_while(may_send):
         assert answered.send() == [Outcome.UNKNOWN] * 2
     assert asked == [1]
-    assert answered.by_boto3 == made
+    assert answered.made_by_boto3 == made
 
 
-def test_each_queue_and_each_kind_of_call_has_its_own_pattern() -> None:
+def test_each_operation_has_its_own_request() -> None:
     answered = AnsweredClient()
-    for call in (call_of(), call_of(CallKind.DELETE), call_of(queue=f"{QUEUE}-2")):
-        assert not answered.is_direct(call)
-        assert answered.is_direct(call)
+    for call in (call_of(), call_of(CallKind.DELETE)):
+        assert not answered.repeats(call)
+        assert answered.repeats(call)
+    assert answered.repeats(call_of(queue=f"{QUEUE}-2"))
     urls = [json.loads(request.body)["QueueUrl"] for request in answered.requests]
-    assert urls == [QUEUE] * 4 + [f"{QUEUE}-2"] * 2
-
-
-def renewed_client() -> tuple[AnsweredClient, Credentials]:
-    credentials = Credentials("AKIAFIRST", "s", "token-1")
-    answered = AnsweredClient(client_with(credentials))
-    answered.send()
-    return answered, credentials
+    assert urls == [QUEUE] * 4 + [f"{QUEUE}-2"]
 
 
 @pytest.mark.parametrize("token", ["token-2", None])
-def test_boto3_makes_the_first_call_with_renewed_credentials(token: str | None) -> None:
-    answered, credentials = renewed_client()
-    assert answered.is_direct()
+def test_a_repeated_request_is_signed_with_renewed_credentials(token: str | None) -> None:
+    credentials = Credentials("AKIAFIRST", "s", "token-1")
+    answered = AnsweredClient(client_with(credentials))
+    answered.send()
     credentials.access_key, credentials.token = "AKIASECOND", token
-    assert not answered.is_direct()
-    assert answered.is_direct()
+    assert answered.repeats()
     headers = texts(answered.requests[-1])
     assert headers.get("x-amz-security-token") == token
     assert "Credential=AKIASECOND/" in headers["authorization"]
+
+
+def test_handlers_see_and_change_a_repeated_request() -> None:
+    def add_header(request: Any, **_: Any) -> None:
+        request.headers["traceparent"] = "00-1-1-01"
+
+    answered = AnsweredClient()
+    answered.client.meta.events.register("before-sign", add_header)
+    answered.send()
+    assert answered.repeats()
+    headers = texts(answered.requests[-1])
+    assert headers["traceparent"] == "00-1-1-01"
+    assert "traceparent" in headers["authorization"]
+
+
+def test_a_repeated_request_is_not_signed_where_boto3_would_not_sign_it() -> None:
+    answered = AnsweredClient()
+    answered.client.meta.events.register("choose-signer", lambda **_: UNSIGNED)
+    answered.send()
+    assert answered.repeats()
+    assert all("authorization" not in texts(request) for request in answered.requests)
 
 
 def test_boto3_makes_every_call_of_clients_that_others_may_have_changed() -> None:
@@ -324,43 +306,12 @@ def test_boto3_makes_every_call_of_clients_that_others_may_have_changed() -> Non
         AnsweredClient(session.client("sqs")),
     ):
         answered.send()
-        assert not answered.is_direct()
-
-
-def add_header(request: Any, **_: Any) -> None:
-    request.headers["traceparent"] = "00-1-1-01"
-
-
-def change_body(request: Any, **_: Any) -> None:
-    request.data = request.data + b" "
-
-
-@pytest.mark.parametrize(
-    ("event", "handler", "reason"),
-    [
-        ("before-sign", add_header, "other headers: authorization, traceparent"),
-        ("before-sign", change_body, "not send it in SQS's JSON protocol"),
-        ("choose-signer", lambda **_: UNSIGNED, "is not signed"),
-        ("choose-signer", lambda **_: "v3", "is signed by SigV3Auth"),
-    ],
-)
-def test_boto3_makes_every_call_that_something_changes(
-    caplog: pytest.LogCaptureFixture, event: str, handler: Any, reason: str
-) -> None:
-    caplog.set_level("INFO")
-    answered = AnsweredClient()
-    answered.client.meta.events.register(event, handler)
-    answered.send()
-    assert not answered.is_direct()
-    (line,) = [line for line in caplog.messages if "boto3 makes every" in line]
-    assert f"{QUEUE}: " in line
-    assert reason in line
+        assert not answered.repeats()
 
 
 def test_boto3_makes_every_call_that_is_instrumented(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    caplog.set_level("INFO")
     seen: list[str] = []
     answered = AnsweredClient()
     original = type(answered.client)._make_api_call
@@ -373,17 +324,16 @@ def test_boto3_makes_every_call_that_is_instrumented(
     answered.send()
     answered.send()
     assert len(seen) == 2
-    assert f"{__file__} instruments boto3" in caplog.text
 
 
 def test_boto3_makes_every_call_if_it_has_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOTOCORE_EXPERIMENTAL__PLUGINS", "mine=json")
     answered = AnsweredClient()
     answered.send()
-    assert not answered.is_direct()
+    assert not answered.repeats()
 
 
-def test_motos_mocks_see_direct_calls() -> None:
+def test_motos_mocks_see_repeated_requests() -> None:
     with mock_aws():
         client = new_client(config(region="us-east-1"), QUEUE, 10)
         url = client.create_queue(QueueName="orders")["QueueUrl"]
@@ -394,6 +344,19 @@ def test_motos_mocks_see_direct_calls() -> None:
             (message,) = client.receive_message(QueueUrl=url)["Messages"]
             call = call_of(CallKind.DELETE, url, 1)
             object.__setattr__(call.entries[0], "receipt_handle", message["ReceiptHandle"])
-            made = answered.by_boto3
+            made = answered.made_by_boto3
             assert answered.send(call) == [Outcome.DONE]
-    assert answered.by_boto3 == made
+    assert answered.made_by_boto3 == made
+
+
+def test_an_answer_is_read_by_the_operations_model() -> None:
+    attribute = {"DataType": "Binary", "BinaryValue": b"\x00\xff"}
+    with mock_aws():
+        client = new_client(config(region="us-east-1"), QUEUE, 10)
+        url = client.create_queue(QueueName="orders")["QueueUrl"]
+        params = {"QueueUrl": url, "MessageAttributeNames": ["All"], "WaitTimeSeconds": 0}
+        assert "Messages" not in make_call(client, "ReceiveMessage", params)
+        client.send_message(QueueUrl=url, MessageBody="é", MessageAttributes={"a": attribute})
+        client.meta.events.register("before-call", lambda **_: pytest.fail("it is not repeated"))
+        (message,) = make_call(client, "ReceiveMessage", params)["Messages"]
+    assert (message["Body"], message["MessageAttributes"]) == ("é", {"a": attribute})
