@@ -1,4 +1,4 @@
-"""Adapters that make a keeper's calls, with and without boto3's preparation of each call."""
+"""Adapters that make a keeper's calls, as a keeper does or each by boto3."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig, new_client
 TERMS = LeaseTerms.of(120)
 
 
-def sqs_at(url: str, *, by_boto3: bool) -> BotoSqs:
+def sqs_at(url: str, *, by_boto3: bool = False) -> BotoSqs:
     """Return a keeper's adapter, whose calls go to this endpoint."""
     config = BrokerConfig(
         endpoint_url=url,

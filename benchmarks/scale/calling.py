@@ -40,11 +40,11 @@ def cpu_ms(sqs: BotoSqs, call: Call, calls: int) -> float:
 
 def compare(url: str, calls: int, rounds: int) -> list[tuple[float, float]]:
     """Return for each round the CPU of a call as a keeper makes it, and by boto3."""
-    direct, by_boto3 = sqs_at(url, by_boto3=False), sqs_at(url, by_boto3=True)
+    ours, by_boto3 = sqs_at(url), sqs_at(url, by_boto3=True)
     call = full_call()
-    for sqs in (direct, by_boto3):
+    for sqs in (ours, by_boto3):
         cpu_ms(sqs, call, calls)
-    return [(cpu_ms(direct, call, calls), cpu_ms(by_boto3, call, calls)) for _ in range(rounds)]
+    return [(cpu_ms(ours, call, calls), cpu_ms(by_boto3, call, calls)) for _ in range(rounds)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 It prints "ready" once it has the leases, and begins to extend them when it reads a line.
 
-    python -m benchmarks.scale.keeping URL LEASES SECONDS ROUNDS direct|boto3
+    python -m benchmarks.scale.keeping URL LEASES SECONDS ROUNDS
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def receive(keeper: ThreadKeeper, leases: int) -> None:
         keeper.receive(QUEUE, message, sent_at=now - age, task=TASK, task_id=task_id)
 
 
-def keep(url: str, leases: int, seconds: float, rounds: int, *, by_boto3: bool) -> list[Kept]:
+def keep(url: str, leases: int, seconds: float, rounds: int) -> list[Kept]:
     """Keep leases for some rounds, and return what each cost."""
-    watch, clock = Watch(sqs_at(url, by_boto3=by_boto3)), LateClock()
+    watch, clock = Watch(sqs_at(url)), LateClock()
     keeper = ThreadKeeper(watch, terms=TERMS, observer=watch.note, clock=clock)
     keeper.start()
     process = psutil.Process()
@@ -122,6 +122,6 @@ def _round(watch: Watch, leases: int, resident: float, seconds: float) -> Kept:
 
 
 if __name__ == "__main__":
-    _url, _leases, _seconds, _rounds, _path = sys.argv[1:]
-    _kept = keep(_url, int(_leases), float(_seconds), int(_rounds), by_boto3=_path == "boto3")
+    _url, _leases, _seconds, _rounds = sys.argv[1:]
+    _kept = keep(_url, int(_leases), float(_seconds), int(_rounds))
     print(json.dumps([asdict(each) for each in _kept]), flush=True)

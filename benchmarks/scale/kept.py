@@ -8,8 +8,6 @@ from benchmarks.scale.adapters import TERMS
 
 #: How often a lease is extended, in seconds.
 CYCLE = TERMS.visibility_timeout - TERMS.threshold
-#: How a keeper makes its calls: as a worker's does, or each by boto3.
-PATHS = ("direct", "boto3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

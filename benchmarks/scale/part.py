@@ -12,9 +12,8 @@ PART = Part(
         "One keeper holds 1,000, 10,000 and 100,000 leases of one queue, with a visibility timeout "
         "of 120 s and the default threshold of 40 s: each lease is extended every 80 s, in batches "
         "of ten. The server is another process on the same machine and confirms each call after "
-        "10 ms. For each number of leases two keepers run, all at the same time: one makes its "
-        "calls as a worker's keeper does, the other makes every call by boto3. Each keeper has its "
-        "own process, and its CPU time is that of the whole process."
+        "10 ms. The keepers run at the same time. Each has its own process, and its CPU "
+        "time is that of the whole process."
     ),
     measure=measure,
 )

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.scale.kept import PATHS, Kept
+from benchmarks.scale.kept import Kept
 
-#: One round: each keeper by the number of its leases, and by how it makes its calls.
-Round = dict[tuple[int, str], Kept]
+#: One round: each keeper by the number of its leases.
+Round = dict[int, Kept]
 
 
 def compare_calls(url: str, calls: int, rounds: int) -> list[tuple[float, float]]:
@@ -27,13 +27,12 @@ def bytes_per_lease(leases: int) -> float:
 
 def keep(url: str, sizes: Sequence[int], seconds: float, rounds: int) -> list[Round]:
     """Run all keepers at the same time, so that each meets the same load of the machine."""
-    keys = [(leases, path) for leases in sizes for path in PATHS]
     with ExitStack() as stack:
         running = {
-            (leases, path): stack.enter_context(
-                _running("keeping", url, str(leases), str(seconds), str(rounds), path)
+            leases: stack.enter_context(
+                _running("keeping", url, str(leases), str(seconds), str(rounds))
             )
-            for leases, path in keys
+            for leases in sizes
         }
         for process in running.values():
             assert process.stdout is not None
@@ -43,8 +42,8 @@ def keep(url: str, sizes: Sequence[int], seconds: float, rounds: int) -> list[Ro
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        outputs = {key: json.loads(process.communicate()[0]) for key, process in running.items()}
-    return [{key: Kept(**outputs[key][index]) for key in keys} for index in range(rounds)]
+        outputs = {leases: json.loads(each.communicate()[0]) for leases, each in running.items()}
+    return [{leases: Kept(**outputs[leases][index]) for leases in sizes} for index in range(rounds)]
 
 
 @contextmanager

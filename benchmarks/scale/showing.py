@@ -9,12 +9,10 @@ from operator import attrgetter
 from benchmarks.frame.part import Picture, Spread, Table, digits
 from benchmarks.frame.pictures import line_chart
 from benchmarks.scale.adapters import TERMS
-from benchmarks.scale.kept import CYCLE, PATHS
+from benchmarks.scale.kept import CYCLE
 from benchmarks.scale.messages import HANDLE_LENGTH
 from benchmarks.scale.running import Round
 
-_DIRECT, _BOTO3 = PATHS
-_NAMES = {_DIRECT: "the keeper's calls", _BOTO3: "every call by boto3"}
 #: The bytes of a receipt handle, a message id and a task id.
 _TEXTS = sum(map(sys.getsizeof, ("h" * HANDLE_LENGTH, "i" * 36, "t" * 36)))
 
@@ -24,28 +22,18 @@ def call_table(calls: Sequence[tuple[float, float]]) -> Table:
     ours, by_boto3 = zip(*calls, strict=True)
     return Table(
         "Calls of ten entries, one after another, answered at once",
-        ["", *_NAMES.values()],
+        ["", "by the keeper", "by boto3"],
         [["CPU ms", str(Spread.of(ours)), str(Spread.of(by_boto3))]],
     )
 
 
 def cost_table(rounds: Sequence[Round], sizes: Sequence[int]) -> Table:
     """Return the CPU of keepers."""
-    columns = ["leases"]
-    columns += [f"% of a core, {_NAMES[path]}" for path in PATHS]
-    columns += [f"CPU ms a call, {_NAMES[path]}" for path in PATHS]
     rows = [
-        [
-            f"{leases:,}",
-            *(
-                str(_spread(rounds, leases, path, of))
-                for of in ("share", "call_ms")
-                for path in PATHS
-            ),
-        ]
+        [f"{leases:,}", *(str(_spread(rounds, leases, of)) for of in ("share", "call_ms"))]
         for leases in sizes
     ]
-    return Table("CPU of the keeper's process", columns, rows)
+    return Table("CPU of the keeper's process", ["leases", "% of a core", "CPU ms a call"], rows)
 
 
 def extension_table(rounds: Sequence[Round], sizes: Sequence[int]) -> Table:
@@ -54,11 +42,11 @@ def extension_table(rounds: Sequence[Round], sizes: Sequence[int]) -> Table:
     columns += ["expired leases", "least that was left, s"]
     rows = []
     for leases in sizes:
-        kept = [each[leases, path] for each in rounds for path in PATHS]
+        kept = [each[leases] for each in rounds]
         counts = [sum(map(attrgetter(of), kept)) for of in ("extended", "late", "expired")]
         least = min(each.least_left for each in kept)
         rows.append([f"{leases:,}", *map(digits, counts), digits(least)])
-    return Table("Extensions, of both kinds of keepers", columns, rows)
+    return Table("Extensions", columns, rows)
 
 
 def memory_table(rounds: Sequence[Round], sizes: Sequence[int], traced: float) -> Table:
@@ -66,7 +54,7 @@ def memory_table(rounds: Sequence[Round], sizes: Sequence[int], traced: float) -
     rows = [
         [
             f"{leases:,}",
-            str(_spread(rounds, leases, _DIRECT, "resident")),
+            str(_spread(rounds, leases, "resident")),
             digits(traced),
             digits(_TEXTS),
         ]
@@ -83,12 +71,8 @@ def ratios(
     most, fewer = sizes[-1], sizes[-2]
     return {
         "CPU of a call, by boto3 to the keeper's": [by_boto3 / ours for ours, by_boto3 in calls],
-        f"CPU of {most:,} leases, every call by boto3 to the keeper's calls": [
-            each[most, _BOTO3].per_extension / each[most, _DIRECT].per_extension for each in rounds
-        ],
         f"CPU of an extension, {most:,} leases to {fewer:,}": [
-            each[most, _DIRECT].per_extension / each[fewer, _DIRECT].per_extension
-            for each in rounds
+            each[most].per_extension / each[fewer].per_extension for each in rounds
         ],
     }
 
@@ -97,12 +81,7 @@ def picture(rounds: Sequence[Round], sizes: Sequence[int]) -> Picture:
     """Draw the CPU by the number of leases."""
     return line_chart(
         "scale",
-        {
-            _NAMES[path]: [
-                (leases, _spread(rounds, leases, path, "share").median) for leases in sizes
-            ]
-            for path in PATHS
-        },
+        {"keeper": [(leases, _spread(rounds, leases, "share").median) for leases in sizes]},
         alt="The CPU of a keeper grows in proportion to the number of its leases.",
         across="leases",
         up="CPU, % of a core",
@@ -114,9 +93,9 @@ def picture(rounds: Sequence[Round], sizes: Sequence[int]) -> Picture:
 def notes(rounds: Sequence[Round], sizes: Sequence[int], traced_leases: int) -> list[str]:
     """Return what the figures show and what they do not."""
     most = sizes[-1]
-    share = _spread(rounds, most, _DIRECT, "share")
+    share = _spread(rounds, most, "share")
     return [
-        f"Each round lasts {rounds[0][most, _DIRECT].seconds:.0f} s, not a whole visibility "
+        f"Each round lasts {rounds[0][most].seconds:.0f} s, not a whole visibility "
         f"timeout. The leases were received at even distances over {CYCLE:.0f} s, so their "
         f"extensions come at the rate that they always have: {most / CYCLE:,.0f} a second for "
         f"{most:,} leases, in {share} % of a core.",
@@ -125,7 +104,7 @@ def notes(rounds: Sequence[Round], sizes: Sequence[int], traced_leases: int) -> 
         "expensive.",
         "The keeper's process of a worker also talks to the worker, writes the board in shared "
         "memory, and may write a journal and serve metrics. That is not measured here. Real calls "
-        "go through TLS, which costs both kinds of calls the same.",
+        "go through TLS, which costs more.",
         f"Receipt handles have {HANDLE_LENGTH} characters here. The growth of the process is that "
         "of the receives. `records of the book` is what Python allocates for a lease once it was "
         f"extended, measured with {traced_leases:,} leases. `texts from SQS` are its handle and "
@@ -133,5 +112,5 @@ def notes(rounds: Sequence[Round], sizes: Sequence[int], traced_leases: int) -> 
     ]
 
 
-def _spread(rounds: Sequence[Round], leases: int, path: str, of: str) -> Spread:
-    return Spread.of([getattr(each[leases, path], of) for each in rounds])
+def _spread(rounds: Sequence[Round], leases: int, of: str) -> Spread:
+    return Spread.of([getattr(each[leases], of) for each in rounds])
