@@ -32,16 +32,14 @@ class UnusableQueues(SqsHeartbeatError):
 class IncompatibleVersions(SqsHeartbeatError):
     """Celery or another package lacks names that the heartbeat needs. The message lists them."""
 
-    def __init__(self, missing: Sequence[str], versions: str, tested: str) -> None:
-        self.missing = tuple(missing)
-        names = "1 name" if len(missing) == 1 else f"{len(missing)} names"
-        lines = "".join(f"\n  - {each}" for each in missing)
+    def __init__(self, faults: Sequence[str], versions: str, tested: str) -> None:
+        lines = "".join(f"\n  - {each}" for each in faults)
         super().__init__(
-            f"sqs-heartbeat: {names} that the heartbeat needs can't be used with {versions}:"
-            f"{lines}\n"
-            f"Messages would be received without leases. Install Celery and kombu {tested}, or a "
-            "newer celery-sqs-heartbeat. Or start the worker with --no-heartbeat-sqs, on queues "
-            "whose visibility timeout is longer than their longest task"
+            f"sqs-heartbeat: the installed versions do not work together:{lines}\n"
+            f"Installed: {versions}. Messages would be received without leases. Install Celery and "
+            f"kombu {tested}, or a newer celery-sqs-heartbeat. Or start the worker with "
+            "--no-heartbeat-sqs, on queues whose visibility timeout is longer than their longest "
+            "task"
         )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kombu.transport import SQS
+import kombu
 
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
 #: The most queues that SQS lists in one answer.
 _MOST_LISTED = 1_000
-#: Whether kombu deletes messages that are rejected without requeue (since 5.7).
-_DELETES_REJECTED = hasattr(SQS.Channel, "_delete_rejected_message")
+#: Whether kombu deletes messages that are rejected without requeue.
+_DELETES_REJECTED = kombu.VERSION >= (5, 7)
 
 #: A received message, as kombu decodes it.
 Payload = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.worker.compat.versions import running_versions
+from celery_sqs_heartbeat.worker.versions import running_versions
 
 
 def describe_worker(worker: Any, settings: Settings) -> WorkerInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
@@ -15,12 +16,12 @@ from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.settings.suggesting import did_you_mean, resembles
 from celery_sqs_heartbeat.sqs.options import creation_faults, option_faults
 from celery_sqs_heartbeat.worker.celeryconf import celery_faults
-from celery_sqs_heartbeat.worker.namespace import naming
 
 logger = get_logger(__name__)
 
 #: The option of a task that has its own settings.
 _TASK_OPTION = "sqs_heartbeat"
+_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
@@ -53,6 +54,23 @@ def read_app_settings(app: Any, leases: int) -> Settings:
     if faults:
         raise WorkerConfigurationError([*map(naming(app), faults)])
     return settings
+
+
+def naming(app: Any) -> Callable[[str], str]:
+    """Return a function that puts the app's namespace before each setting named in a text.
+
+    `task_acks_late` becomes `CELERY_TASK_ACKS_LATE`. With a namespace, Celery reads no other name.
+    """
+    namespace = getattr(app, "namespace", None)
+    if not namespace:
+        return str
+
+    def rename(match: re.Match[str]) -> str:
+        name = match[0]
+        is_setting = name.startswith(PREFIX) or name in app.conf
+        return f"{namespace}_{name.upper()}" if is_setting else name
+
+    return lambda text: _NAME.sub(rename, text)
 
 
 def _misspelt(app: Any) -> Iterator[str]:

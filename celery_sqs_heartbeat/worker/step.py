@@ -9,7 +9,12 @@ from celery import bootsteps
 
 from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.worker.release_log import log_releases
-from celery_sqs_heartbeat.worker.required_versions import require_versions
+from celery_sqs_heartbeat.worker.versions import (
+    TESTED,
+    WorkerVersionsError,
+    installed,
+    require_versions,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +29,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
     time limit, and their messages must stay leased.
 
     Modules that use Celery and kombu closely are imported only after their versions are checked.
-    Otherwise a missing name would be an `ImportError` here, or in the app that calls `install`.
+    If one of them imports another name that is missing, the worker does not start either.
     """
 
     label = "SqsHeartbeat"
@@ -34,11 +39,14 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
     def __init__(self, parent: Any, heartbeat_sqs: bool | None = None, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
         log_releases()
-        self.enabled = _is_wanted(parent.app, heartbeat_sqs)
-        if self.enabled:
-            from celery_sqs_heartbeat.worker.heartbeat import WorkerHeartbeat
+        try:
+            self.enabled = _is_wanted(parent.app, heartbeat_sqs)
+            if self.enabled:
+                from celery_sqs_heartbeat.worker.heartbeat import WorkerHeartbeat
 
-            self._heartbeat = WorkerHeartbeat(parent)
+                self._heartbeat = WorkerHeartbeat(parent)
+        except ImportError as error:
+            raise WorkerVersionsError([str(error)], installed(), TESTED) from error
 
     def create(self, parent: Any) -> None:
         """Guard how the worker gives tasks to its pool, which exists by now."""

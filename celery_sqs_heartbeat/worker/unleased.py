@@ -6,7 +6,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.worker.required_versions import running
+from celery_sqs_heartbeat.worker.versions import installed
 
 logger = get_logger(__name__)
 
@@ -33,5 +33,5 @@ def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
         queue,
         request.name,
         request.id,
-        running(),
+        installed(),
     )

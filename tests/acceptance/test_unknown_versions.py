@@ -28,17 +28,24 @@ def start(scene: Scene, how: str, *args: str) -> ProcessWorker:
 
 
 @pytest.mark.oldest
-def test_a_worker_does_not_start_where_names_that_it_overrides_and_imports_are_gone(
-    new_scene: NewScene,
+@pytest.mark.parametrize(
+    ("how", "fault"),
+    [
+        ("gone", "kombu.transport.SQS:Channel._get_async is missing"),
+        ("old", "Celery or kombu is older than 5.5"),
+        ("not importable", "cannot import name 'ExceptionWithTraceback' from 'billiard.einfo'"),
+    ],
+)
+def test_a_worker_does_not_start_with_an_old_version_or_without_a_name_that_it_needs(
+    new_scene: NewScene, how: str, fault: str
 ) -> None:
     scene = new_scene()
     scene.send("work", "a")
-    worker = start(scene, "gone", "--heartbeat-sqs")
-    assert worker.wait_for_exit() != 0
+    worker = start(scene, how, "--heartbeat-sqs")
+    assert worker.wait_for_exit() == 1
     log = worker.logs()
-    assert "Error: sqs-heartbeat: 2 names that the heartbeat needs" in log
-    assert "kombu.transport.SQS:Channel._get_async is missing" in log
-    assert "billiard.einfo:ExceptionWithTraceback is missing" in log
+    assert "Error: sqs-heartbeat: the installed versions do not work together:" in log
+    assert f"  - {fault}" in log
     assert "--no-heartbeat-sqs" in log
     assert "Traceback (most recent" not in log
     assert scene.proxy.calls("ReceiveMessage") == []

@@ -27,7 +27,7 @@ from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tuning.row import Row
 from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 from celery_sqs_heartbeat.settings import read_settings
-from celery_sqs_heartbeat.worker.namespace import naming
+from celery_sqs_heartbeat.worker.settings import naming
 from tests.pipeline.builders import (
     DAY,
     SECOND,

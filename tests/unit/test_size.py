@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 242, 15_130),
-    "package": (size.package, 489, 28_240),
-    "tests": (size.tests, 576, 54_110),
+    "core": (size.core, 230, 14_410),
+    "package": (size.package, 477, 27_510),
+    "tests": (size.tests, 574, 53_950),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

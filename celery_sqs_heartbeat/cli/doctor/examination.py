@@ -25,8 +25,7 @@ from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, worst_first
 from celery_sqs_heartbeat.cli.doctor.place_probe import probe_places
 from celery_sqs_heartbeat.cli.queues.queue_facts import QueueFacts
 from celery_sqs_heartbeat.cli.queues.queue_inspector import QueueInspector
-from celery_sqs_heartbeat.worker.namespace import naming
-from celery_sqs_heartbeat.worker.settings import unknown_queues
+from celery_sqs_heartbeat.worker.settings import naming, unknown_queues
 
 
 def examine(

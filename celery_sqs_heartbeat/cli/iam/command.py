@@ -41,7 +41,7 @@ def iam(
     from celery_sqs_heartbeat.cli.app.offline_broker import Broker
     from celery_sqs_heartbeat.cli.iam.iam_policy import policy
     from celery_sqs_heartbeat.cli.queues.queue_inspector import QueueInspector
-    from celery_sqs_heartbeat.worker.namespace import naming
+    from celery_sqs_heartbeat.worker.settings import naming
 
     if account is not None and not re.fullmatch(r"\d{12}", account):
         raise click.BadParameter(f"{account!r} must be 12 digits", param_hint="--account")

@@ -68,7 +68,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
     from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING
     from celery_sqs_heartbeat.pipeline.tuning.verdicts import verdicts_of
-    from celery_sqs_heartbeat.worker.namespace import naming
+    from celery_sqs_heartbeat.worker.settings import naming
 
     names, terms_of = _of_app(context.obj.app, needs_tasks=check)
     choice.say()
@@ -109,7 +109,7 @@ def _of_app(
     from celery_sqs_heartbeat.cli.app.app_contents import import_tasks, queue_names
     from celery_sqs_heartbeat.cli.app.app_reader import read_app
     from celery_sqs_heartbeat.cli.app.offline_broker import Broker
-    from celery_sqs_heartbeat.worker.namespace import naming
+    from celery_sqs_heartbeat.worker.settings import naming
 
     if needs_tasks and (broken := import_tasks(app)):
         raise Refusal(f"the app's tasks can't be imported: {broken}")

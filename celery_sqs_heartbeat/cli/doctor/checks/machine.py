@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Kind
-from celery_sqs_heartbeat.worker.compat.versions import TESTED, is_tested
+from celery_sqs_heartbeat.worker.versions import TESTED, is_tested
 
 #: SQS refuses calls whose signature's time differs by more than this, in seconds (AWS reference
 #: guide, "Troubleshoot Signature Version 4 signing": five minutes).
