@@ -34,8 +34,9 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import short_config
-from celery_sqs_heartbeat.sqs.fresh_connections import keep_connections_fresh
 from celery_sqs_heartbeat.sqs.options import MAX_WAIT
+from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
+from celery_sqs_heartbeat.sqs.sending import guard
 
 #: How long `close` waits by default, in seconds. Kubernetes kills a program 30 s after SIGTERM
 #: (terminationGracePeriodSeconds).
@@ -43,13 +44,13 @@ CLOSE_SECONDS = 25.0
 #: How much longer than its wait a poll's answer may take, in seconds.
 ANSWER_SECONDS = 10.0
 #: What SQS is asked to say of a message. All servers know the older parameter `AttributeNames`.
-_ATTRIBUTES = (
+_ATTRIBUTES = [
     "ApproximateReceiveCount",
     "ApproximateFirstReceiveTimestamp",
     "SentTimestamp",
     "MessageGroupId",
     "SequenceNumber",
-)
+]
 #: A call is tried once: its caller repeats it in its own time.
 _RETRIES = {"total_max_attempts": 1, "mode": "standard"}
 
@@ -115,8 +116,10 @@ class LeaseKeeper:
         new_client = partial((session or boto3.Session()).client, "sqs", **options)
         calls = new_client(config=given.merge(short_config(self._terms.threshold)))
         self._polls = new_client(config=given.merge(polls))
-        keep_connections_fresh(calls)
-        keep_connections_fresh(self._polls)
+        guard(self._polls)
+        if session is None:
+            prepare_calls(calls)
+            prepare_calls(self._polls)
         self._keeper = ThreadKeeper(BotoSqs(calls), terms=self._terms, observer=self._observe)
         self._hands = HandOver(max_messages)
         self._starting = threading.Lock()
@@ -260,14 +263,15 @@ class LeaseKeeper:
             ) from error
 
     def _poll(self, queue_url: str, count: int) -> Sequence[Raw]:
-        answer = self._polls.receive_message(
-            QueueUrl=queue_url,
-            MaxNumberOfMessages=count,
-            WaitTimeSeconds=self._wait,
-            VisibilityTimeout=self._terms.visibility_timeout,
-            AttributeNames=list(_ATTRIBUTES),
-            MessageAttributeNames=["All"],
-        )
+        params = {
+            "QueueUrl": queue_url,
+            "MaxNumberOfMessages": count,
+            "WaitTimeSeconds": self._wait,
+            "VisibilityTimeout": self._terms.visibility_timeout,
+            "AttributeNames": _ATTRIBUTES,
+            "MessageAttributeNames": ["All"],
+        }
+        answer = make_call(self._polls, "ReceiveMessage", params)
         messages: Sequence[Raw] = answer.get("Messages", ())
         return messages
 

@@ -12,7 +12,7 @@ from tests import size
 #: The most files and lines of code of each part.
 LIMITS = {
     "core": (size.core, 230, 14_410),
-    "package": (size.package, 477, 27_510),
+    "package": (size.package, 477, 27_520),
     "tests": (size.tests, 574, 53_950),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
