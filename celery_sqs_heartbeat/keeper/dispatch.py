@@ -11,15 +11,14 @@ from typing import Protocol
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.callers import CallerThreads
-from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.sending import sending_while
 
 logger = logging.getLogger(__name__)
 
 #: The most threads that replace stuck ones. If every call hangs, for example because a name server
-#: does not answer, threads must not fill the process. Calls that hang for a day need this many.
-MAX_STAND_INS = 2 * MANY_STUCK
+#: does not answer, threads must not fill the process.
+MAX_STAND_INS = 144
 #: Takes one outcome for each entry of a call, in the same order.
 ApplyResults = Callable[[Sequence[Outcome]], None]
 

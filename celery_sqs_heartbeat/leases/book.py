@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.expiry_handler import ExpiryHandler
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
-from celery_sqs_heartbeat.leases.lane import LaneView
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.leases.receiving import Receiving
@@ -38,20 +37,20 @@ class LeaseBook:
 
     def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
         self._order = GroupOrder()
-        self._agenda, self._stale_calls, self._event_buffer = (
+        self.agenda, self._stale_calls, self._event_buffer = (
             Agenda(),
             StaleCalls(),
             EventBuffer(self._order),
         )
         self._register = Register(
-            agenda=self._agenda, stale_calls=self._stale_calls, board=board, order=self._order
+            agenda=self.agenda, stale_calls=self._stale_calls, board=board, order=self._order
         )
         self._expiry_handler = ExpiryHandler(
-            register=self._register, agenda=self._agenda, event_buffer=self._event_buffer
+            register=self._register, agenda=self.agenda, event_buffer=self._event_buffer
         )
         self._refusals = Refusals(
             register=self._register,
-            agenda=self._agenda,
+            agenda=self.agenda,
             expiry_handler=self._expiry_handler,
             event_buffer=self._event_buffer,
             jitter=jitter,
@@ -65,6 +64,7 @@ class LeaseBook:
         )
         self._receiving = Receiving(
             register=self._register,
+            agenda=self.agenda,
             stale_calls=self._stale_calls,
             refusals=self._refusals,
             expiry_handler=self._expiry_handler,
@@ -119,7 +119,7 @@ class LeaseBook:
         if lease is None:
             return False
         if lease.goal is Goal.HOLD:
-            due = self._register.gathering.due(lease, now)
+            due = self.agenda.ack_due(lease, now)
             self._register.set_goal(lease, Goal.DELETE, now, due=due)
             lease.cause = cause
         elif lease.goal is Goal.RELEASE:
@@ -216,22 +216,21 @@ class LeaseBook:
         if was_releasing and lease.goal is Goal.RELEASE:
             self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now)
             self._register.forget(lease)
-        elif not self._expiry_handler.expire_if_due(lease, now):
-            self._register.watch_expiry(lease)
+        else:
+            self._expiry_handler.expire_if_due(lease, now)
         self._release_stopped(now)
 
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
-        for lease in self._register.pop_expired(now):
+        for lease in self.agenda.pop_expired(now):
             if not self._expiry_handler.expire_if_due(lease, now):
                 self._expiry_handler.note_expiry(lease, now)
                 self._register.schedule(lease)
         self._release_stopped(now)
-        calls = self._agenda.plan(now, room, self._expiry_handler.due_entry)
+        calls = self.agenda.plan(now, room, self._expiry_handler.due_entry)
         self._release_stopped(now)
         for call in calls:
             self._stale_calls.note_sent(call)
-            self._register.gathering.note_sent(call)
             for entry in call.entries:
                 if entry.action is Action.RELEASE:
                     # Shown before it is sent, so that the leases' next keeper does not repeat it.
@@ -246,26 +245,35 @@ class LeaseBook:
         Args:
             may_be_sent: Prevents that a call is sent, and returns whether it may have been sent.
         """
-        calls = self._agenda.overdue(now)
+        calls = self.agenda.overdue(now)
         for call in calls:
             outcome = Outcome.UNKNOWN if may_be_sent(call) else Outcome.FAILED
-            self._settle(call, [outcome] * len(call.entries), now)
-            self._agenda.note_stuck(call, now)
+            self.apply_results(call, [outcome] * len(call.entries), now)
         return calls
 
     def apply_results(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Apply SQS's answers to the entries of a call, in the same order."""
-        if self._settle(call, outcomes, now):
-            self._agenda.note_answer(call, now)
-
-    def view(self) -> list[LaneView]:
-        """Return the leases that wait for calls, for each queue and kind of call."""
-        return self._agenda.view()
+        is_late = not self.agenda.end(call)
+        self._stale_calls.note_answers(call, outcomes, now)
+        if not is_late:
+            self._refusals.note_answers(call, outcomes, now)
+        for entry, outcome in zip(call.entries, outcomes, strict=True):
+            lease = entry.lease
+            # After a redelivery, the answer is about an old handle and no longer counts.
+            if self._register.holds(lease) and entry.receipt_handle == lease.receipt_handle:
+                if is_late:
+                    self._result_handler.apply_late_result(entry, outcome, call, now)
+                else:
+                    self._result_handler.apply_results(entry, outcome, call, now)
+            self._note_limit(entry)
+            if self._register.holds(lease):
+                self._register.schedule(lease)
+        self._release_stopped(now)
 
     @property
     def in_flight(self) -> int:
         """How many calls wait for their answer, except those given up."""
-        return self._agenda.in_flight
+        return self.agenda.in_flight
 
     def next_due(self, now: float, room: int = 1) -> float:
         """Return when `plan` or `give_up` next has something to do, or infinity.
@@ -273,9 +281,7 @@ class LeaseBook:
         Args:
             room: How many more calls may be made. Without room, expiries still count.
         """
-        expiry = self._register.next_expiry()
-        due = self._agenda.next_due(now, room)
-        return due if expiry is None else min(due, expiry)
+        return self.agenda.next_due(now, room)
 
     @property
     def has_news(self) -> bool:
@@ -292,28 +298,6 @@ class LeaseBook:
         Refusals are forgotten, so that their pauses start again from the shortest.
         """
         self._refusals.hurry_deletes(now)
-
-    def _settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> bool:
-        is_late = not self._agenda.end(call)
-        self._stale_calls.note_answers(call, outcomes, now)
-        if not is_late:
-            self._refusals.note_answers(call, outcomes, now)
-        for entry, outcome in zip(call.entries, outcomes, strict=True):
-            lease = entry.lease
-            # After a redelivery, the answer is about an old handle and no longer counts.
-            if self._register.holds(lease) and entry.receipt_handle == lease.receipt_handle:
-                if is_late:
-                    self._result_handler.apply_late_result(entry, outcome, call, now)
-                else:
-                    self._result_handler.apply_results(entry, outcome, call, now)
-            self._note_limit(entry)
-            if self._register.holds(lease):
-                self._register.schedule(lease)
-                if lease.goal is Goal.RELEASE:
-                    # Its expiry was not watched while its release was in flight.
-                    self._register.watch_expiry(lease)
-        self._release_stopped(now)
-        return not is_late
 
     def _release_stopped(self, now: float) -> None:
         """Release the messages that wait behind a message that stops its group."""

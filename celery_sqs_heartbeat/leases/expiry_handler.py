@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.actions import entry_for, may_be_saved, next_action
 from celery_sqs_heartbeat.leases.agenda import Agenda
-from celery_sqs_heartbeat.leases.calls import Answer, Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.calls import Answer, Entry, Outcome
 from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
@@ -49,7 +49,7 @@ class ExpiryHandler:
 
         If a release is in flight, its outcome is reported as unknown.
         """
-        release = self.release_under_way(lease)
+        release = self._agenda.release_of(lease)
         answer = None if release is None else Answer(*release, Outcome.UNKNOWN)
         self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now, answer)
         self._register.forget(lease)
@@ -71,14 +71,6 @@ class ExpiryHandler:
             self._event_buffer.report(EventKind.LEASE_CAPPED, lease, now)
             self._register.schedule(lease)
         return entry
-
-    def release_under_way(self, lease: Lease) -> tuple[Call, Entry] | None:
-        """Return the unanswered call that releases a lease, with its entry, or None."""
-        if (call := self._agenda.call_of(lease)) is not None:
-            for entry in call.entries:
-                if entry.lease is lease and entry.action is Action.RELEASE:
-                    return call, entry
-        return None
 
     def _is_worth_a_late_extension(self, lease: Lease, now: float) -> bool:
         self.note_expiry(lease, now)

@@ -121,8 +121,8 @@ class Lease:
         pending: The action of the call that it is in; None while it is in no call.
         is_deleted: Whether SQS has confirmed the delete of its message.
         has_place: Whether it has, or may take, its place in its group; see `GroupOrder`.
-        waits_as: Its place among the leases that wait for calls; see `LeasePlaces`.
-        expires_as: Its place among the leases whose expiry is watched, likewise.
+        turn: The number of its entry in a lane of the `Agenda`; 0 for none.
+        watched_until: The time of its entry among the expiries; infinity for none.
         key: The message's identity, which is the same for all its deliveries.
     """
 
@@ -161,8 +161,8 @@ class Lease:
     pending: Action | None = None
     is_deleted: bool = False
     has_place: bool = True
-    waits_as: int = field(default=0, init=False, repr=False)
-    expires_as: int = field(default=0, init=False, repr=False)
+    turn: int = field(default=0, init=False, repr=False)
+    watched_until: float = field(default=math.inf, init=False, repr=False)
     key: tuple[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

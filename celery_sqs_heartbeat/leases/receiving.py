@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.calls import Answer, CallKind, Outcome
 from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
 from celery_sqs_heartbeat.leases.events import EventKind
@@ -21,12 +22,14 @@ class Receiving:
         self,
         *,
         register: Register,
+        agenda: Agenda,
         stale_calls: StaleCalls,
         refusals: Refusals,
         expiry_handler: ExpiryHandler,
         event_buffer: EventBuffer,
     ) -> None:
         self._register = register
+        self._agenda = agenda
         self._stale_calls = stale_calls
         self._refusals = refusals
         self._expiry_handler = expiry_handler
@@ -103,7 +106,6 @@ class Receiving:
         self._register.place_in_group(lease)
         if lease.goal is Goal.DELETE:
             lease.end_at = receive.arrived_at
-        self._register.watch_expiry(lease)
         self._register.schedule(lease)
 
     def _end_by_redelivery(self, lease: Lease, now: float) -> None:
@@ -112,7 +114,7 @@ class Receiving:
         If the lease had not expired, a release in flight has taken effect: nothing else can have
         made the message visible. Its answer is ignored.
         """
-        release = self._expiry_handler.release_under_way(lease)
+        release = self._agenda.release_of(lease)
         report = self._event_buffer.report
         if release is None:
             report(EventKind.MESSAGE_LAPSING, lease, now)

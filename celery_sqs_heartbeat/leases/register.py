@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
-from celery_sqs_heartbeat.leases.expiry import ExpiryWatch
-from celery_sqs_heartbeat.leases.gathering import AckGathering
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
@@ -24,7 +22,6 @@ class Register:
         order: Holds each lease that is kept in the order of its message group.
 
     Attributes:
-        gathering: Decides how long acks wait for others.
         finished: The messages whose task has succeeded.
         disowned: The handles of messages that were given up.
     """
@@ -38,9 +35,7 @@ class Register:
         self._order = order
         self._by_key: dict[tuple[str, str], Lease] = {}
         self._by_handle: dict[str, Lease] = {}
-        self._expiries = ExpiryWatch()
         self._ending = 0
-        self.gathering = AckGathering()
         self.finished = RecentKeys[tuple[str, str]]()
         self.disowned = RecentKeys[str]()
 
@@ -70,7 +65,7 @@ class Register:
     def add(self, lease: Lease) -> None:
         """Add a lease with its handles."""
         self._by_key[lease.key] = lease
-        self.gathering.add(lease)
+        self._agenda.add(lease)
         self._by_handle.update(dict.fromkeys(lease.handles, lease))
         if lease.goal is not Goal.HOLD:
             self._ending += 1
@@ -96,7 +91,7 @@ class Register:
             self._ending += 1
         if goal is Goal.DELETE:
             self.finished.add(lease.key)
-        self.gathering.end(lease)
+        self._agenda.end_hold(lease)
         lease.set_goal(goal, now, due=due)
 
     def schedule(self, lease: Lease) -> None:
@@ -110,39 +105,22 @@ class Register:
         if self._board is not None:
             self._board.show(lease)
 
-    def watch_expiry(self, lease: Lease) -> None:
-        """Make `pop_expired` return the lease after its current expiry."""
-        self._expiries.watch(lease)
-
-    def pop_expired(self, now: float) -> Iterable[Lease]:
-        """Return the leases that have expired by `now`, each once."""
-        return self._expiries.pop_expired(now)
-
-    def next_expiry(self) -> float | None:
-        """Return when the next lease expires, or None."""
-        return self._expiries.next_time()
-
     def forget(self, lease: Lease) -> None:
         """Remove every trace of a lease. An answer that is still to come is then ignored."""
         del self._by_key[lease.key]
-        self.gathering.end(lease)
+        self._agenda.remove(lease)
         for handle in lease.handles:
             self._by_handle.pop(handle, None)
         self._ending -= lease.goal is not Goal.HOLD
         if lease.goal is Goal.DELETE:
             self._stale_calls.forget(lease.key)
-        self._expiries.discard(lease)
-        self._agenda.discard(lease)
         self._order.end(lease, is_deleted=lease.is_deleted)
         self._place_first(lease)
         if self._board is not None:
             self._board.remove(lease)
 
     def _place(self, lease: Lease) -> None:
-        if self._waits_for_others(lease):
-            self._agenda.discard(lease)
-        else:
-            self._agenda.put(lease)
+        self._agenda.put(lease, waits_for_others=self._waits_for_others(lease))
 
     def _place_first(self, lease: Lease) -> None:
         """Place the first lease of a lease's group again: it may no longer wait for others."""

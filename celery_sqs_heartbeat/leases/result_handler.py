@@ -84,8 +84,6 @@ class ResultHandler:
             lease.extensions += 1
             if lease.status is LeaseStatus.EXPIRED and lease.goal is Goal.DELETE:
                 self._hurry_delete(lease, now)
-            if lease.status is LeaseStatus.EXPIRED:
-                self._register.watch_expiry(lease)
             lease.status = LeaseStatus.OWNED
             if lease.goal is Goal.HOLD:
                 lease.attempts = 0

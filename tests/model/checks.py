@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
-from celery_sqs_heartbeat.leases.lane import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseStatus
 from tests.model.placing import Place, in_flight, places, probes
 from tests.model.truth import TWELVE_HOURS, Held, Window, World
@@ -112,9 +112,8 @@ def _check_next_due(
         probe_at = probes(book).get((place.queue_url, place.kind), -math.inf)
         most = MAX_CALLS_PER_LANE if probe_at == -math.inf else 1
         out = world.in_flight(place.queue_url, place.kind)
-        free_at = world.free_at(place.queue_url, place.kind)
         if out < most:
-            dues.append(max(now if place.due is None else place.due, probe_at, free_at))
+            dues.append(max(now if place.due is None else place.due, probe_at))
     dues += [
         lease.expires_at
         for lease in book.leases()
@@ -136,7 +135,6 @@ def check_call(call: Call, world: World, now: float) -> None:
     assert 1 <= len(call.entries) <= (1 if is_probe else 10)
     out = world.in_flight(call.queue_url, call.kind)
     assert not (is_probe and out)
-    assert world.free_at(call.queue_url, call.kind) <= now
     assert call.planned_at == now
     assert {entry.lease.queue_url for entry in call.entries} == {call.queue_url}
     assert len({entry.receipt_handle for entry in call.entries}) == len(call.entries)

@@ -100,7 +100,7 @@ class BookMachine(OwnerActions):
         outcome = Outcome.UNKNOWN if may_be_sent else Outcome.FAILED
         for call, leases in late:
             self.world.outstanding.remove((call, leases))
-            self.world.given_up.append((call, leases, self.now))
+            self.world.given_up.append((call, leases))
             self._take_in(call, leases, [outcome] * len(call.entries))
             if not may_be_sent:
                 self.world.unsent.add(call.number)
@@ -109,7 +109,7 @@ class BookMachine(OwnerActions):
     @precondition(lambda self: self.world.given_up)
     @rule(pick=picks, answer=outcomes)
     def settle_late(self, pick: int, answer: list[Outcome]) -> None:
-        call, leases, _ = self.world.given_up.pop(pick % len(self.world.given_up))
+        call, leases = self.world.given_up.pop(pick % len(self.world.given_up))
         if call.number in self.world.unsent:
             answer = [Outcome.UNKNOWN]
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
@@ -136,7 +136,6 @@ class BookMachine(OwnerActions):
         call, leases = self.world.outstanding.pop(index)
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
         may_end = self._take_in(call, leases, given)
-        self.world.came_back(call, self.now)
         self.book.apply_results(call, given, self.now)
         self._forget_what_the_book_forgot(may_end)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -22,23 +23,23 @@ class Place:
 def places(book: LeaseBook) -> dict[Lease, list[Place]]:
     """Return every place of every lease that has one."""
     found: dict[Lease, list[Place]] = defaultdict(list)
-    for lane in book.view():
-        for lease, due in lane.waiting:
-            found[lease].append(Place(lane.queue_url, lane.kind, due))
-        for lease, _ in lane.ready:
-            found[lease].append(Place(lane.queue_url, lane.kind, None))
+    for lane in book.agenda.lanes.values():
+        for due, number, lease in lane.waiting:
+            if number == lease.turn:
+                found[lease].append(Place(lane.queue_url, lane.kind, due))
+        for _, number, lease in lane.ready:
+            if number == lease.turn:
+                found[lease].append(Place(lane.queue_url, lane.kind, None))
     return found
 
 
 def probes(book: LeaseBook) -> dict[tuple[str, CallKind], float]:
     """Return when each lane that was refused a call may be probed."""
     return {
-        (lane.queue_url, lane.kind): lane.probe_at
-        for lane in book.view()
-        if lane.probe_at is not None
+        key: lane.probe_at for key, lane in book.agenda.lanes.items() if lane.probe_at > -math.inf
     }
 
 
 def in_flight(book: LeaseBook) -> dict[tuple[str, CallKind], int]:
     """Return the number of calls that each lane counts as in flight."""
-    return {(lane.queue_url, lane.kind): lane.in_flight for lane in book.view()}
+    return {key: lane.in_flight for key, lane in book.agenda.lanes.items()}

@@ -5,7 +5,6 @@ It is written from the documents, not from the book. It leaves open what the boo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
@@ -20,12 +19,6 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
-#: How many calls may hang before their queue pauses, and the shortest pause, in seconds.
-STUCK = 300.0
-MOST_STUCK = 6
-#: From this many hanging calls in all queues on, the pause grows, and the calls of the last minutes
-#: count even if others return.
-MANY_STUCK = 72
 #: How long the keeper waits for a call, by the smallest threshold in it, both in seconds.
 PATIENCE = {0.3: 0.6, 10: 10 / 3, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
@@ -176,10 +169,8 @@ class World:
         self.asking = Asking()
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
-        self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
+        self.given_up: list[tuple[Call, tuple[Held, ...]]] = []
         self.unsent: set[int] = set()
-        #: The numbers of given-up calls that no longer count.
-        self.forgotten: set[int] = set()
         self.released: set[str] = set()
         #: Queues that ever refused a change of visibility, and those that refused the last one.
         self.denied: set[str] = set()
@@ -201,30 +192,6 @@ class World:
         return [(call.queue_url, call.kind) for call, _ in self.outstanding].count(
             (queue_url, kind)
         )
-
-    def came_back(self, call: Call, now: float) -> None:
-        """Note that a call returned in time. Others that hang count only if they are many."""
-        before = now if len(self.given_up) < MANY_STUCK else now - STUCK
-        # By number: another call may be given up at the same moment, but after this one.
-        self.forgotten |= {
-            each.number
-            for each, _, since in self.given_up
-            if (each.queue_url, each.kind) == (call.queue_url, call.kind) and since <= before
-        }
-
-    def free_at(self, queue_url: str, kind: CallKind) -> float:
-        """Return when a call may be made, considering only other calls that hang."""
-        out = self.in_flight(queue_url, kind)
-        key = (queue_url, kind)
-        stuck = [
-            since
-            for call, _, since in self.given_up
-            if (call.queue_url, call.kind) == key and call.number not in self.forgotten
-        ]
-        if out + len(stuck) < MOST_STUCK:
-            return -math.inf
-        pause = min(STUCK * 2 ** max(0, len(self.given_up) - MANY_STUCK), 3_600)
-        return math.inf if out else stuck[-1] + pause
 
     def waits_until(self, call: Call) -> float:
         """Return until when the keeper waits for the answer to a call."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
-from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, CallKind, Outcome
-from celery_sqs_heartbeat.leases.lane import MAX_STUCK_PER_LANE
+from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from tests.simulation.network import NONE
@@ -68,8 +66,6 @@ class Calls:
         self._under_way: dict[Call, float] = {}
         #: Queues that refused their last call. The next call waits for a while.
         self.refused: set[str] = set()
-        #: Calls that were given up and have not returned, by queue and kind.
-        self._hanging: defaultdict[tuple[str, CallKind], set[Call]] = defaultdict(set)
         self._lost: set[Call] = set()
         self._releases: set[str] = set()
         self._threads = Threads(self._note_wait)
@@ -96,10 +92,7 @@ class Calls:
 
         def answered(outcomes: list[Outcome]) -> None:
             self._threads.end(call)
-            if call in self._given_up:
-                self._hanging[call.queue_url, call.kind].discard(call)
-            else:
-                self._hanging[call.queue_url, call.kind].clear()
+            if call not in self._given_up:
                 self._end(call, outcomes)
             if REFUSALS & set(outcomes):
                 self.refused.add(call.queue_url)
@@ -155,7 +148,6 @@ class Calls:
     def give_up(self, call: Call) -> bool:
         """Stop waiting for a call. Its answer is still carried back when it comes."""
         self._given_up.add(call)
-        self._hanging[call.queue_url, call.kind].add(call)
         may_be_sent = self._threads.give_up(call) and call not in self._unsent
         outcome = Outcome.UNKNOWN if may_be_sent else Outcome.FAILED
         self._end(call, [outcome] * len(call.entries))
@@ -169,10 +161,6 @@ class Calls:
         """Return whether a release was sent, or waits for the answer to another call."""
         under_way = {entry.receipt_handle for call in self._under_way for entry in call.entries}
         return receipt_handle in self._releases or receipt_handle in under_way
-
-    def waits_for_hanging_ones(self, queue_url: str, kind: CallKind) -> bool:
-        """Return whether so many calls of a kind hang that the next one follows minutes later."""
-        return len(self._hanging[queue_url, kind]) >= MAX_STUCK_PER_LANE
 
     def oldest(self) -> float:
         """Return when the oldest call that waits for its answer was sent, or now if none waits."""

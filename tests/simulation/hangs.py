@@ -8,7 +8,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.policy import call_patience
 
@@ -23,7 +22,7 @@ RATE_AGAIN = 0.2
 LASTS = (0.3, 0.8, 1.5, 4.0)
 #: The most calls of one worker that hang at once. Each takes a thread that only the end of its
 #: process returns, so with enough of them every keeper in a worker's process runs out of threads.
-MAX_HANGING = MANY_STUCK
+MAX_HANGING = 72
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.process import KeeperProcess
@@ -49,7 +48,6 @@ def expect_releases(
             or HANGING in truth.excuses
             # The next call of its queue waits for a while.
             or truth.queue.url in calls.refused
-            or calls.waits_for_hanging_ones(truth.queue.url, CallKind.CHANGE_VISIBILITY)
         )
         if is_explained:
             return

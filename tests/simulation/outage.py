@@ -6,7 +6,6 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.leases.agenda import LONGEST_PAUSE
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.hangs import Hang
@@ -49,10 +48,7 @@ class Outage:
         return queues[0] if len(queues) == 1 else self._random.choice(queues)
 
     def excuse(self, truth: MessageTruth) -> None:
-        """Note on a message whether its queue hangs. Such a message may not get any call at all.
-
-        A queue is tried again after a while at the latest, even if none of the calls returned.
-        """
+        """Note on a message whether its queue hangs. Such a message may not get any call at all."""
         if self._world.clock() < self._explains_until and truth.queue is not self._world.queues[0]:
             truth.excuses.add(EXCUSE)
 
@@ -84,7 +80,6 @@ class Outage:
         lasts = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
         self._until = max(self._until, world.clock() + lasts)
         self._is_endless = self._random.random() < ENDLESS
-        explains_until = self._until + (LONGEST_PAUSE if self._is_endless else 0.0)
-        self._explains_until = max(self._explains_until, explains_until)
+        self._explains_until = max(self._explains_until, self._until)
         for truth in world.truth.values():
             self.excuse(truth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.leases.call_entries import TOGETHER_SECONDS
+from celery_sqs_heartbeat.leases.agenda import TOGETHER_SECONDS
 from celery_sqs_heartbeat.leases.calls import Outcome
 from tests.unit.book_harness import TERMS, BookHarness
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import pytest
 
-from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
+from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
 from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import call_patience
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
@@ -161,71 +159,22 @@ def test_calls_that_hang_leave_room_for_others(booking: BookHarness) -> None:
     assert sorted(fresh) == [f"m{number}" for number in range(40, 60)]
 
 
-def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_room_for_others(
+def test_releases_lapse_in_time_although_their_queue_takes_no_more_calls(
     booking: BookHarness,
 ) -> None:
-    for number in range(120):
-        booking.receive(f"a{number}", queue="https://sqs/1/hangs")
-    booking.receive("b", queue="https://sqs/1/works")
-    hanging: list[Call] = []
-    while booking.now < 1_250:
-        booking.now = booking.book.next_due(booking.now, 16 - booking.book.in_flight)
-        given_up(booking)
-        for call in booking.plan(16 - booking.book.in_flight):
-            if call.queue_url.endswith("works"):
-                booking.apply_results(call, Outcome.DONE)
-            else:
-                hanging.append(call)
-        assert booking.lease("b").status is LeaseStatus.OWNED
-    assert len(hanging) == MAX_STUCK_PER_LANE
-
-    # A call that returns makes room.
-    booking.apply_results(hanging[0], Outcome.UNKNOWN)
-    booking.receive("new", queue="https://sqs/1/hangs")
-    booking.now += 20
-    assert [call.queue_url for call in booking.plan()].count("https://sqs/1/hangs") == 1
-
-
-def hang(booking: BookHarness, until: float) -> list[tuple[float, Call]]:
-    """Receive a message every minute, let every call about it hang, and return these calls."""
-    calls: list[tuple[float, Call]] = []
-    next_message = booking.now
-    while booking.now < until:
-        if booking.now >= next_message:
-            booking.receive(f"at {booking.now:.0f}", terms=LeaseTerms.of(600))
-            next_message += 60
-        calls += [(booking.now, call) for call in booking.plan(16 - booking.book.in_flight)]
-        due = booking.book.next_due(booking.now, 16 - booking.book.in_flight)
-        booking.now = min(max(due, booking.now + 0.001), next_message)
-        given_up(booking)
-    return calls
-
-
-def test_a_queue_whose_calls_hang_is_tried_again_but_less_often_after_hours(
-    booking: BookHarness,
-) -> None:
-    times = [at for at, _ in hang(booking, booking.now + 12 * 3600)]
-    pauses = [later - earlier for earlier, later in pairwise(times[MAX_STUCK_PER_LANE - 1 :])]
-    few, longer = MANY_STUCK - MAX_STUCK_PER_LANE + 1, [600, 1_200, 2_400, 3_600, 3_600]
-    # Each call begins when another one was given up, after 20 s.
-    expected = [20 + pause for pause in [STUCK_SECONDS] * few + longer]
-    assert pauses[: len(expected)] == pytest.approx(expected, abs=0.1)
-
-
-def test_releases_are_given_up_in_time_although_their_queue_gets_no_calls(
-    booking: BookHarness,
-) -> None:
-    hang(booking, booking.now + 3_600)
+    for number in range(MAX_CALLS_PER_LANE):
+        booking.receive(f"m{number}", terms=LeaseTerms.of(600))
+        booking.now += 400
+        booking.one_call()
+        booking.now -= 400
     for number in range(3):
         booking.receive(f"late {number}")
         booking.book.release(f"late {number}", 0, booking.now)
     assert booking.plan() == []
-    ends = booking.now + 30
-    while booking.now < ends:
-        booking.now = min(booking.book.next_due(booking.now), ends)
-        given_up(booking)
-        booking.plan()
-    assert booking.kinds().count(EventKind.MESSAGE_LAPSING) == 3
+    booking.now = booking.book.next_due(booking.now, 16)
+    assert booking.now == booking.lease("late 0").expires_at
+    assert booking.plan() == []
+    assert booking.kinds() == [EventKind.MESSAGE_LAPSING] * 3
     assert booking.book.ending == 0
 
 
@@ -238,40 +187,6 @@ def test_an_expired_lease_is_lost_in_time_although_its_queue_gets_no_calls(
     booking.now += 30
     assert booking.book.is_lost("a", booking.now)
     assert not booking.book.is_lost("unknown", booking.now)
-
-
-def test_calls_that_hang_now_and_then_do_not_delay_the_others(booking: BookHarness) -> None:
-    terms = LeaseTerms.of(600)
-    for number in range(4 * MAX_STUCK_PER_LANE):
-        booking.receive(f"m{number}", terms=terms)
-        booking.now += 401
-        hanging, *_ = booking.plan()
-        booking.now += 20
-        given_up(booking)
-        # Its lease joins another call, which is answered.
-        while booking.lease(f"m{number}").pending is None:
-            booking.now = booking.book.next_due(booking.now)
-            calls = booking.plan()
-        assert hanging not in calls
-        for call in calls:
-            booking.apply_results(call, Outcome.DONE)
-        booking.book.let_expire(f"m{number}", booking.now)
-        assert booking.now < 1_000 + 422 * (number + 1)
-
-
-def test_calls_that_never_end_do_not_delay_a_queue_that_answers_again(
-    booking: BookHarness,
-) -> None:
-    calls = hang(booking, booking.now + 3600)
-    assert len(calls) > MAX_STUCK_PER_LANE
-    for number in range(20):
-        booking.receive(f"late {number}", terms=LeaseTerms.of(7200))
-    # The next try is answered.
-    while not (tried := booking.plan()):
-        booking.now = booking.book.next_due(booking.now)
-    booking.apply_results(tried[0], Outcome.DONE)
-    booking.now += 4_800
-    assert len(booking.plan()) > 1
 
 
 def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: BookHarness) -> None:

@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 230, 14_410),
-    "package": (size.package, 477, 27_520),
-    "tests": (size.tests, 574, 53_950),
+    "core": (size.core, 225, 14_240),
+    "package": (size.package, 472, 27_350),
+    "tests": (size.tests, 574, 53_840),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

@@ -115,7 +115,7 @@ leases = st.builds(
 #: Fields of a lease that only the book uses, and that a new book works out again.
 BOOKS_OWN = {
     *("limit", "extend_at", "end_at", "attempts", "is_isolated", "cap_is_near", "pending"),
-    *("waits_as", "expires_as"),
+    *("turn", "watched_until"),
 }
 
 
