@@ -51,7 +51,7 @@ def plan() -> list[tuple[float, float]]:
     )
     book.receive(receive, terms=TERMS)
     spans = [(0.0, float(TERMS.visibility_timeout))]
-    while (now := book.next_due(0.0)) < TASK_SECONDS:
+    while (now := book.agenda.next_due(0.0)) < TASK_SECONDS:
         (call,) = book.plan(now, room=1)
         book.apply_results(call, [Outcome.DONE], now)
         spans.append((now, now + call.entries[0].timeout))

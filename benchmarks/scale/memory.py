@@ -43,7 +43,7 @@ def bytes_per_lease(leases: int) -> float:
 
 def _extend_all(book: LeaseBook) -> None:
     now = CYCLE
-    while (now := max(now, book.next_due(now, MAX_CALLS))) < 2 * CYCLE:
+    while (now := max(now, book.agenda.next_due(now, MAX_CALLS))) < 2 * CYCLE:
         for call in book.plan(now, MAX_CALLS):
             book.apply_results(call, [Outcome.DONE] * len(call.entries), now)
         book.take_events()

@@ -10,7 +10,7 @@ from celery_sqs_heartbeat.leases.lease import Lease
 class LeaseBoard:
     """Writes every lease that has a place to a table, including how it ended.
 
-    One process writes, under its keeper's lock. See `leases.board.Board`, and `places`.
+    One process writes, under its keeper's lock. See `leases.register.Board`, and `places`.
     """
 
     def __init__(self, table: Table) -> None:

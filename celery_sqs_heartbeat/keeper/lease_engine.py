@@ -13,10 +13,10 @@ from typing import TypeVar
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.common.waiting import wait_for
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
-from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.register import Board
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class LeaseEngine:
                 self._asleep_until = -math.inf
                 book, now = self._book, self._clock()
                 book.give_up(now, self._dispatcher.give_up)
-                calls = book.plan(now, MAX_CALLS - book.in_flight)
+                calls = book.plan(now, MAX_CALLS - book.agenda.in_flight)
                 events += book.take_events()
             self._dispatch(book, calls)
         with self._lock:
@@ -165,7 +165,7 @@ class LeaseEngine:
     def _next_step(self, now: float) -> float:
         if self._book.has_news:
             return now
-        due = self._book.next_due(now, MAX_CALLS - self._book.in_flight)
+        due = self._book.agenda.next_due(now, MAX_CALLS - self._book.agenda.in_flight)
         return min(due, now + self._interval)
 
     def _wake_if_due(self, now: float) -> None:

@@ -17,7 +17,6 @@ from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.keeper.running import RunningTicks
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
-from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.events import Event
@@ -26,6 +25,7 @@ from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
+from celery_sqs_heartbeat.leases.register import Board
 from celery_sqs_heartbeat.leases.view import LeaseView
 
 #: How long the thread may take to end, and observers to process the last events, in seconds.
@@ -132,11 +132,11 @@ class ThreadKeeper:
         """
         if self._is_forked() or not self._ticks.is_wanted:
             return True
-        self._engine.change(lambda book, now: book.hurry_deletes(now))
+        self._engine.change(lambda book, now: book.results.hurry_deletes(now))
         if wait_for(lambda: not self._engine.ending or None, timeout):
             return True
         with self._engine.reading() as (book, _):
-            ending = [lease for lease in book.leases() if lease.goal is not Goal.HOLD]
+            ending = [lease for lease in book if lease.goal is not Goal.HOLD]
         log_unconfirmed(ending, timeout)
         return not ending
 
@@ -345,7 +345,7 @@ class ThreadKeeper:
         if self._is_forked():
             return []
         with self._engine.reading() as (book, _):
-            return list(book.leases())
+            return list(book)
 
     def resume(self, lease: Lease, *, was_releasing: bool) -> None:
         """Continue a lease of an earlier keeper, as the keeper's owner knows it.
@@ -365,7 +365,7 @@ class ThreadKeeper:
         if self._is_forked():
             return ()
         with self._engine.reading() as (book, now):
-            return tuple(LeaseView.of(lease, now) for lease in book.leases())
+            return tuple(LeaseView.of(lease, now) for lease in book)
 
     def _is_confirmed(self, receipt_handle: str) -> bool | None:
         with self._engine.reading() as (book, now):

@@ -74,9 +74,15 @@ class Lane:
 
     def next_due(self, now: float) -> float:
         """Return when the next call can be made, or infinity."""
-        first = _first(self.waiting)
-        due = now if _first(self.ready) else first[0] if first else math.inf
-        return max(due, self.free_at)
+        return max(now if _first(self.ready) else _first_time(self.waiting), self.free_at)
+
+
+class Lanes(dict[tuple[str, CallKind], Lane]):
+    """Lanes by queue and kind of call. Each begins when it is first looked up."""
+
+    def __missing__(self, key: tuple[str, CallKind]) -> Lane:
+        lane = self[key] = Lane(*key)
+        return lane
 
 
 class Agenda:
@@ -90,11 +96,11 @@ class Agenda:
     expiry. So a lease costs one move per visibility timeout.
 
     Attributes:
-        lanes: By queue and kind of call.
+        lanes: The leases that wait for calls.
     """
 
     def __init__(self) -> None:
-        self.lanes: dict[tuple[str, CallKind], Lane] = {}
+        self.lanes = Lanes()
         #: An entry is dead if its time is not its lease's `watched_until`.
         self._expiries: list[HeapEntry] = []
         self._numbers, self._call_numbers = itertools.count(1), itertools.count(1)
@@ -104,17 +110,17 @@ class Agenda:
 
     @property
     def in_flight(self) -> int:
-        """How many calls wait for their answer."""
+        """How many calls wait for their answer, except those given up."""
         return len(self._out)
 
     def add(self, lease: Lease) -> None:
         """Note that a lease has begun. It has no place yet."""
         self._size += 1
-        self._lane(lease.queue_url, CallKind.DELETE).held += lease.goal is Goal.HOLD
+        self.lanes[lease.queue_url, CallKind.DELETE].held += lease.goal is Goal.HOLD
 
     def end_hold(self, lease: Lease) -> None:
         """Note that the goal of a lease is about to change."""
-        self._lane(lease.queue_url, CallKind.DELETE).held -= lease.goal is Goal.HOLD
+        self.lanes[lease.queue_url, CallKind.DELETE].held -= lease.goal is Goal.HOLD
 
     def remove(self, lease: Lease) -> None:
         """Note that a lease ends."""
@@ -133,7 +139,7 @@ class Agenda:
         number, lease.turn = next(self._numbers), 0
         action = None if waits_for_others or lease.pending is not None else next_action(lease)
         if action is not None:
-            lane = self._lane(lease.queue_url, CALL_KIND[action])
+            lane = self.lanes[lease.queue_url, CALL_KIND[action]]
             lease.turn = number
             self._push(lane.waiting, (due_time(lease, action), number, lease), _has_turn)
         if lease.expires_at < lease.watched_until and _may_expire(lease):
@@ -155,7 +161,7 @@ class Agenda:
         """
         if lease.is_in_order:
             return now
-        lane = self._lane(lease.queue_url, CallKind.DELETE)
+        lane = self.lanes[lease.queue_url, CallKind.DELETE]
         lane.gathered += 1
         if lane.gathered >= MAX_BATCH_ENTRIES:
             return now
@@ -171,7 +177,7 @@ class Agenda:
     def plan(self, now: float, room: int, due_entry: DueEntry) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
         for each in self.lanes.values():
-            while (first := _first(each.waiting)) is not None and first[0] <= now:
+            while _first_time(each.waiting) <= now:
                 _, number, lease = heapq.heappop(each.waiting)
                 self._push(each.ready, (urgency(lease), number, lease), _has_turn)
         calls: list[Call] = []
@@ -179,9 +185,11 @@ class Agenda:
             if entries := self._take_due(lane, now, due_entry):
                 calls.append(self._begin(lane, entries, now))
         for lane in dict.fromkeys(self.lanes[call.queue_url, call.kind] for call in calls):
-            while len(calls) < room and lane.free_at <= now:
-                if not (entries := self._take_full_batch(lane, now)):
-                    break
+            while (
+                len(calls) < room
+                and lane.free_at <= now
+                and (entries := self._take_full_batch(lane, now))
+            ):
                 calls.append(self._begin(lane, entries, now))
         return calls
 
@@ -203,11 +211,10 @@ class Agenda:
 
     def release_of(self, lease: Lease) -> tuple[Call, Entry] | None:
         """Return the unanswered call that releases a lease, with its entry, or None."""
-        for call, _ in self._out.values():
-            for entry in call.entries:
-                if entry.lease is lease and entry.action is Action.RELEASE:
-                    return call, entry
-        return None
+        if lease.pending is not Action.RELEASE:
+            return None
+        pairs = ((call, entry) for call, _ in self._out.values() for entry in call.entries)
+        return next((call, entry) for call, entry in pairs if entry.lease is lease)
 
     def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
         """Note that a queue refuses such calls. The next has one entry, not before `probe_at`."""
@@ -217,10 +224,8 @@ class Agenda:
         """Note that a queue accepts such calls again."""
         self.lanes[queue_url, kind].probe_at = -math.inf
 
-    def next_due(self, now: float, room: int) -> float:
-        """Return when the next call or expiry is due, or the next wait for an answer ends.
-
-        Infinity if nothing is.
+    def next_due(self, now: float, room: int = 1) -> float:
+        """Return when `plan`, `overdue` or `pop_expired` next has something to do, or infinity.
 
         Args:
             room: How many more calls may be made. Without room, calls that are due do not count.
@@ -229,12 +234,6 @@ class Agenda:
         if room > 0:
             times += [lane.next_due(now) for lane in self.lanes.values()]
         return min(times)
-
-    def _lane(self, queue_url: str, kind: CallKind) -> Lane:
-        lane = self.lanes.get((queue_url, kind))
-        if lane is None:
-            lane = self.lanes[queue_url, kind] = Lane(queue_url, kind)
-        return lane
 
     def _push(
         self, heap: list[HeapEntry], entry: HeapEntry, is_alive: Callable[[HeapEntry], bool]
@@ -273,11 +272,12 @@ class Agenda:
         entries: list[Entry] = []
         is_probe = lane.probe_at > -math.inf
         most = 1 if is_probe else MAX_BATCH_ENTRIES
-        while len(entries) < most and (first := _first(lane.ready)) is not None:
-            lease = first[2]
-            if lease.is_isolated and entries:
-                break
-            heapq.heappop(lane.ready)
+        while (
+            len(entries) < most
+            and (first := _first(lane.ready)) is not None
+            and not (entries and first[2].is_isolated)
+        ):
+            _, _, lease = heapq.heappop(lane.ready)
             lease.turn = 0
             if (entry := due_entry(lease, now)) is not None:
                 entries.append(entry)
@@ -293,8 +293,7 @@ class Agenda:
         It contains no second tries, because they pause for SQS's sake.
         """
         entries: list[Entry] = []
-        first = _first(lane.waiting)
-        if first is not None and first[0] <= now + TOGETHER_SECONDS:
+        if _first_time(lane.waiting) <= now + TOGETHER_SECONDS:
             self._fill_up(lane, entries, now, with_retries=False)
         if len(entries) == MAX_BATCH_ENTRIES:
             return entries
@@ -355,6 +354,11 @@ def _first(
     while heap and not is_alive(heap[0]):
         heapq.heappop(heap)
     return heap[0] if heap else None
+
+
+def _first_time(heap: list[HeapEntry]) -> float:
+    first = _first(heap)
+    return math.inf if first is None else first[0]
 
 
 def _may_expire(lease: Lease) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases.calls import Answer, Outcome
-from celery_sqs_heartbeat.leases.identity_enum import IdentityEnum
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
+from celery_sqs_heartbeat.leases.lease import Action, Goal, IdentityEnum, Lease
 
 #: The cause of a release by the keeper of a worker that has died.
 WORKER_DIED = "worker died"

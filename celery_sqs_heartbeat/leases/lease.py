@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import dataclass, field, replace
-
-from celery_sqs_heartbeat.leases.identity_enum import IdentityEnum
 
 #: SQS keeps a message hidden for at most 12 h after it was received
 #: (SQS Developer Guide, "Visibility timeout").
@@ -18,6 +17,15 @@ DEFAULT_MAX_LEASE_SECONDS = 43_195.0
 #: Extend when less than this part of the visibility timeout is left. Two thirds of it
 #: pass without a call, and the last third has room for many retries.
 DEFAULT_THRESHOLD_PART = 1 / 3
+
+
+class IdentityEnum(enum.Enum):
+    """An enum whose members hash by identity, as each of them exists once.
+
+    The hash of `Enum` is a function in Python, and each extension of a lease needs fifteen hashes.
+    """
+
+    __hash__ = object.__hash__
 
 
 class Action(IdentityEnum):

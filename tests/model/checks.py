@@ -33,7 +33,7 @@ def check_book(book: LeaseBook, world: World, handles: Iterable[str], now: float
     Args:
         handles: All handles that ever existed.
     """
-    leases = {lease.key: lease for lease in book.leases()}
+    leases = {lease.key: lease for lease in book}
     assert leases.keys() == world.held.keys()
     assert len(book) == len(leases)
     assert book.ending == sum(each.wanted != "hold" for each in world.held.values())
@@ -57,7 +57,7 @@ def _check_calls_out(book: LeaseBook, world: World) -> None:
     assert len(out) == len(set(out)), "a lease is in two calls"
     for call, _ in world.outstanding:
         assert all(entry.lease.pending is entry.action for entry in call.entries)
-    assert all((lease.pending is not None) == (lease in out) for lease in book.leases())
+    assert all((lease.pending is not None) == (lease in out) for lease in book)
 
 
 def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
@@ -116,17 +116,17 @@ def _check_next_due(
             dues.append(max(now if place.due is None else place.due, probe_at))
     dues += [
         lease.expires_at
-        for lease in book.leases()
+        for lease in book
         if lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED)
         and lease.terms.extend
         and world.held[lease.key].wanted == "hold"
     ]
     dues += [
         lease.expires_at
-        for lease in book.leases()
+        for lease in book
         if world.held[lease.key].wanted == "release" and not world.in_a_call(world.held[lease.key])
     ]
-    assert max(book.next_due(now), now) == max(min(dues, default=math.inf), now)
+    assert max(book.agenda.next_due(now), now) == max(min(dues, default=math.inf), now)
 
 
 def check_call(call: Call, world: World, now: float) -> None:

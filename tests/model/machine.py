@@ -41,7 +41,7 @@ class BookMachine(OwnerActions):
         """Go to the time that the book names. A call is due then, or the book names a later one."""
         idle = 0
         while idle < IDLE_PLANS:
-            due = self.book.next_due(self.now)
+            due = self.book.agenda.next_due(self.now)
             if due == math.inf or len(self.world.outstanding) >= MAX_CALLS:
                 return
             idle = idle + 1 if due <= self.now else 0
@@ -170,7 +170,7 @@ class BookMachine(OwnerActions):
         return self.world.asking.counts_for(call, entry.receipt_handle, entry.timeout)
 
     def _forget_what_the_book_forgot(self, candidates: list[Held]) -> None:
-        kept = {lease.key for lease in self.book.leases()}
+        kept = {lease.key for lease in self.book}
         for each in candidates:
             if each.key not in kept:
                 self.world.forget(each.key)
@@ -204,6 +204,6 @@ class BookMachine(OwnerActions):
             self._settle_all(Outcome.DONE)
             self.the_book_is_sound()
         assert len(self.book) == self.book.ending == 0
-        assert self.book.next_due(self.now) == math.inf
+        assert self.book.agenda.next_due(self.now) == math.inf
         assert places(self.book) == {}
         assert not any(in_flight(self.book).values())

@@ -33,7 +33,7 @@ class BoardMachine(BookMachine):
 
     @invariant()
     def the_board_shows_what_the_book_holds(self) -> None:
-        held = list(self.book.leases())
+        held = list(self.book)
         self.met.update(dict.fromkeys(held))
         short = False
         for lease in self.met:

@@ -9,7 +9,6 @@ import pytest
 
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.register import Register
 from tests.simulation.profile import ORDERED
 from tests.simulation.runner import report, simulate
 from tests.simulation.truth import Violation
@@ -74,7 +73,12 @@ def _nothing(self: object, lease: Lease) -> None:
     """Do nothing."""
 
 
-_end = GroupOrder.end
+_add, _end = GroupOrder.add, GroupOrder.end
+
+
+def _add_unless_its_place_was_lost(order: GroupOrder, lease: Lease) -> None:
+    if lease.has_place:
+        _add(order, lease)
 
 
 def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> None:
@@ -120,11 +124,11 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             id="nothing stops a group if the keeper has its own process",
         ),
         pytest.param(
-            Register,
-            "place_in_group",
-            _nothing,
+            GroupOrder,
+            "add",
+            _add_unless_its_place_was_lost,
             "calm-fifo",
-            31,
+            60,
             "9: ",
             id="a message received again has no place",
         ),

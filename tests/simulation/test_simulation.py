@@ -237,17 +237,17 @@ def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
 )
 def test_a_broken_book_is_found(monkeypatch: pytest.MonkeyPatch, broken: str, said: str) -> None:
     from celery_sqs_heartbeat.leases import policy
-    from celery_sqs_heartbeat.leases.result_handler import ResultHandler
+    from celery_sqs_heartbeat.leases.results import Results
 
     if broken == "settle_from_the_answer":
-        original = ResultHandler.apply_results
+        original = Results.apply
 
         def late(self, entry, outcome, call, now):  # type: ignore[no-untyped-def]
             original(self, entry, outcome, call, now)
             if entry.action is Action.EXTEND and outcome is Outcome.DONE:
                 entry.lease.expires_at = now + entry.timeout
 
-        monkeypatch.setattr(ResultHandler, "apply_results", late)
+        monkeypatch.setattr(Results, "apply", late)
     else:
         monkeypatch.setattr(policy, "next_timeout", lambda lease, now: 0)
     _, _, failure = simulate(2_000, kinds=WITHIN)

@@ -73,7 +73,7 @@ class BookHarness:
             for call in self.plan():
                 assert call.kind is CallKind.DELETE, summary(call)
                 self.apply_results(call, Outcome.DENIED)
-            self.now = self.book.next_due(self.now)
+            self.now = self.book.agenda.next_due(self.now)
 
     def kinds(self) -> list[EventKind]:
         """The events that were reported, except receives."""

@@ -58,7 +58,7 @@ def test_no_more_calls_are_made_early(
 def test_leases_that_would_not_fill_a_call_are_extended_when_they_are_due() -> None:
     booking = received(15, within=TOGETHER_SECONDS)
     assert sizes(booking) == [10]
-    assert booking.book.next_due(booking.now) == booking.lease("m10").extend_at
+    assert booking.book.agenda.next_due(booking.now) == booking.lease("m10").extend_at
     booking.now = booking.lease("m10").extend_at
     assert sizes(booking) == [5]
 

@@ -26,7 +26,7 @@ def test_acks_gather_for_50_ms_and_share_a_batch(booking: BookHarness) -> None:
     booking.book.done("a", booking.now)
     booking.book.done("b", booking.now + 0.02)
     booking.book.done("c", booking.now + 0.04)
-    assert booking.book.next_due(booking.now) == pytest.approx(1000.05)
+    assert booking.book.agenda.next_due(booking.now) == pytest.approx(1000.05)
     booking.now = 1000.051
     call = booking.one_call()
     assert call.kind is CallKind.DELETE
@@ -45,7 +45,7 @@ def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Boo
             action = call.entries[0].action.value
             done_by.append((booking.now, action))
             booking.apply_results(call, Outcome.DONE if action == "extend" else Outcome.THROTTLED)
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
     extensions = [at for at, action in done_by if action == "extend"]
     assert len(extensions) >= 2
     assert all(later - earlier < 30 for earlier, later in itertools.pairwise(extensions))
@@ -77,7 +77,7 @@ def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
     booking.book.done("a", booking.now)
     tries = 0
     while booking.book.ending:
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         for call in booking.plan():
             tries += 1
             booking.apply_results(call, Outcome.NO_QUEUE)
@@ -121,7 +121,7 @@ def test_a_release_is_made_at_once_and_no_extension_follows(booking: BookHarness
     call = booking.one_call()
     assert summary(call) == [("a", "release", 0)]
     booking.apply_results(call, Outcome.DONE)
-    assert booking.book.next_due(booking.now) == NEVER
+    assert booking.book.agenda.next_due(booking.now) == NEVER
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
 
 
@@ -130,7 +130,7 @@ def test_a_release_with_an_unknown_result_is_not_repeated(booking: BookHarness) 
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
     booking.apply_results(booking.one_call(), Outcome.UNKNOWN)
-    assert booking.book.next_due(booking.now) == NEVER
+    assert booking.book.agenda.next_due(booking.now) == NEVER
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
 
 
@@ -266,7 +266,7 @@ def test_a_message_released_and_received_again_here_is_a_new_lease(booking: Book
     # The late answer to the release must neither change the new lease nor cause a retry.
     booking.apply_results(release, Outcome.THROTTLED)
     assert booking.book.get("h1") is None
-    assert booking.book.next_due(booking.now) == 1020.0
+    assert booking.book.agenda.next_due(booking.now) == 1020.0
     assert booking.book.ending == 0
 
 
@@ -275,7 +275,7 @@ def test_a_lease_that_is_let_expire_leaves_nothing_behind(booking: BookHarness) 
     assert booking.book.let_expire("a", booking.now)
     assert not booking.book.let_expire("a", booking.now)
     assert len(booking.book) == 0
-    assert booking.book.next_due(booking.now) == NEVER
+    assert booking.book.agenda.next_due(booking.now) == NEVER
 
 
 def test_without_permission_a_release_is_given_up_and_deletes_continue(

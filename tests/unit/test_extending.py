@@ -21,7 +21,7 @@ def booking() -> BookHarness:
 
 def test_a_lease_is_extended_when_less_than_the_threshold_is_left(booking: BookHarness) -> None:
     booking.receive("a")
-    assert booking.book.next_due(booking.now) == 1020.0
+    assert booking.book.agenda.next_due(booking.now) == 1020.0
     booking.now = 1019.9
     assert booking.plan() == []
     booking.now = 1020.0
@@ -71,7 +71,7 @@ def test_leases_received_apart_drift_into_common_batches(booking: BookHarness) -
         booking.now += 3
     calls = 0
     while booking.now < 1600:
-        booking.now = max(booking.now, booking.book.next_due(booking.now))
+        booking.now = max(booking.now, booking.book.agenda.next_due(booking.now))
         for call in booking.plan():
             calls += 1
             booking.apply_results(call, Outcome.DONE)
@@ -128,7 +128,7 @@ def test_a_transient_failure_is_retried_within_the_margin(booking: BookHarness) 
     booking.receive("a")
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.FAILED)
-    assert booking.book.next_due(booking.now) == pytest.approx(1020.05)
+    assert booking.book.agenda.next_due(booking.now) == pytest.approx(1020.05)
     booking.now = 1020.05
     booking.apply_results(booking.one_call(), Outcome.DONE)
     assert booking.lease("a").expires_at == pytest.approx(1050.05)
@@ -167,7 +167,7 @@ def test_a_lost_lease_is_no_longer_extended_and_is_reported(booking: BookHarness
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.LOST)
     assert booking.kinds() == [EventKind.LEASE_LOST]
-    assert booking.book.next_due(booking.now) == float("inf")
+    assert booking.book.agenda.next_due(booking.now) == float("inf")
 
 
 def test_an_expired_lease_is_distinguished_from_a_lost_one(booking: BookHarness) -> None:
@@ -188,7 +188,7 @@ def test_refusal_after_12_hours_caps_the_lease_and_is_not_a_loss(booking: BookHa
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.CAPPED)
     assert booking.kinds() == [EventKind.LEASE_CAPPED]
-    assert booking.book.next_due(booking.now) == float("inf")
+    assert booking.book.agenda.next_due(booking.now) == float("inf")
 
 
 def test_a_message_that_arrived_late_in_a_long_poll_is_extended_at_once_and_not_capped(
@@ -225,7 +225,7 @@ def test_the_last_cut_extension_never_shortens_what_a_slow_call_has_granted(
 
 def test_extending_ends_at_max_lease(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100))
-    while (due := booking.book.next_due(booking.now)) < float("inf"):
+    while (due := booking.book.agenda.next_due(booking.now)) < float("inf"):
         booking.now = due
         for call in booking.plan():
             booking.apply_results(call, Outcome.DONE)
@@ -249,7 +249,7 @@ def test_a_malformed_call_is_repeated_entry_by_entry(booking: BookHarness) -> No
 
 def test_a_task_that_opted_out_is_not_extended(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, extend=False))
-    assert booking.book.next_due(booking.now) == float("inf")
+    assert booking.book.agenda.next_due(booking.now) == float("inf")
     booking.book.done("a", booking.now)
     booking.now += 0.05
     assert summary(booking.one_call()) == [("a", "delete", 0)]
@@ -326,7 +326,7 @@ def test_a_lease_near_its_end_is_reported_once(booking: BookHarness) -> None:
     booking.receive("a", terms=terms)
     told_at = []
     while EventKind.LEASE_CAPPED not in booking.kinds():
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         for call in booking.plan():
             booking.apply_results(call, Outcome.DONE)
         if EventKind.LEASE_CAP_NEAR in booking.kinds():
@@ -378,7 +378,7 @@ def test_a_lease_whose_task_is_stopped_when_it_expires_is_not_extended_late(
     assert booking.plan() == []
     assert booking.lease("a").status is LeaseStatus.LOST
     assert booking.kinds()[-2:] == [EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST]
-    assert booking.book.next_due(booking.now) == math.inf
+    assert booking.book.agenda.next_due(booking.now) == math.inf
 
 
 def test_such_a_lease_is_extended_late_while_its_delete_is_repeated(booking: BookHarness) -> None:
@@ -401,7 +401,7 @@ def test_a_delete_that_failed_until_its_lease_expired_is_tried_again_once_the_le
     booking.now += 0.05
     while (call := booking.one_call()).kind is CallKind.DELETE or booking.now < 1030.5:
         booking.apply_results(call, outcome)
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
     booking.apply_results(call, Outcome.DONE)
     assert summary(booking.one_call()) == [("a", "delete", 0)]
 

@@ -40,14 +40,14 @@ def test_a_lease_in_a_call_without_an_answer_joins_another(booking: BookHarness)
     booking.receive("a")
     booking.now = 1020.0
     stuck = booking.one_call()
-    assert booking.book.next_due(booking.now) == pytest.approx(1020 + 10 / 3)
+    assert booking.book.agenda.next_due(booking.now) == pytest.approx(1020 + 10 / 3)
     assert given_up(booking) == []
     booking.now = 1026.0
     assert given_up(booking) == [stuck]
-    assert booking.book.in_flight == 0
+    assert booking.book.agenda.in_flight == 0
     assert booking.kinds() == [EventKind.EXTENSION_FAILED]
 
-    booking.now = booking.book.next_due(booking.now)
+    booking.now = booking.book.agenda.next_due(booking.now)
     assert booking.now < 1027
     booking.apply_results(booking.one_call(), Outcome.DONE)
     assert booking.lease("a").status is LeaseStatus.OWNED
@@ -58,7 +58,7 @@ def test_the_most_urgent_lease_of_a_call_decides_how_long_it_may_take(booking: B
     booking.receive("lazy", terms=LeaseTerms(visibility_timeout=30, threshold=20))
     booking.now = 1010.0
     booking.one_call()
-    assert booking.book.next_due(booking.now) == pytest.approx(1010 + 5 / 3)
+    assert booking.book.agenda.next_due(booking.now) == pytest.approx(1010 + 5 / 3)
 
 
 def test_a_late_answer_counts_from_the_planning_of_its_call(booking: BookHarness) -> None:
@@ -136,7 +136,7 @@ def test_a_release_that_was_never_sent_is_tried_again(booking: BookHarness) -> N
     booking.now += 6.0
     given_up(booking, may_be_sent=False)
     assert booking.kinds() == []
-    booking.now = booking.book.next_due(booking.now)
+    booking.now = booking.book.agenda.next_due(booking.now)
     again = booking.one_call()
     assert [entry.action for entry in again.entries] == [Action.RELEASE]
     booking.apply_results(again, Outcome.DONE)
@@ -171,7 +171,7 @@ def test_releases_lapse_in_time_although_their_queue_takes_no_more_calls(
         booking.receive(f"late {number}")
         booking.book.release(f"late {number}", 0, booking.now)
     assert booking.plan() == []
-    booking.now = booking.book.next_due(booking.now, 16)
+    booking.now = booking.book.agenda.next_due(booking.now, 16)
     assert booking.now == booking.lease("late 0").expires_at
     assert booking.plan() == []
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING] * 3
@@ -201,13 +201,13 @@ def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: BookHarne
 
 def test_an_expiry_is_due_although_there_is_no_room_for_calls(booking: BookHarness) -> None:
     booking.receive("a")
-    assert booking.book.next_due(booking.now, 1) == 1020.0
-    assert booking.book.next_due(booking.now, 0) == 1030.0
+    assert booking.book.agenda.next_due(booking.now, 1) == 1020.0
+    assert booking.book.agenda.next_due(booking.now, 0) == 1030.0
 
 
 def test_the_expiry_of_a_task_that_opted_out_is_not_reported(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, extend=False))
-    assert booking.book.next_due(booking.now) == math.inf
+    assert booking.book.agenda.next_due(booking.now) == math.inf
     booking.now = 1100.0
     booking.plan()
     assert booking.kinds() == []
@@ -217,16 +217,16 @@ def test_a_redelivery_moves_the_expiry_that_is_watched(booking: BookHarness) -> 
     booking.receive("a", terms=LeaseTerms(visibility_timeout=300, threshold=100))
     booking.now += 1
     booking.receive("a", handle="a2", count=2, hidden_for=20, terms=LeaseTerms.of(300))
-    assert booking.book.next_due(booking.now, 0) == 1021.0
+    assert booking.book.agenda.next_due(booking.now, 0) == 1021.0
     assert summary(booking.one_call())[0][0] == "a2"
 
 
 def test_the_expiry_of_an_extended_lease_is_still_watched(booking: BookHarness) -> None:
     booking.receive("a")
     for _ in range(3):
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         booking.apply_results(booking.one_call(), Outcome.DONE)
-    assert booking.book.next_due(booking.now, 0) == booking.lease("a").expires_at
+    assert booking.book.agenda.next_due(booking.now, 0) == booking.lease("a").expires_at
     booking.now = booking.lease("a").expires_at
     booking.plan()
     assert booking.kinds().count(EventKind.LEASE_EXPIRED) == 1

@@ -236,7 +236,7 @@ def test_a_message_that_waits_until_its_lease_nears_its_end_is_released(
         booking.receive(f"m{number}", terms=terms, group="g", number=number)
     seen: list[str] = []
     while booking.now < 1095.0 and not seen:
-        booking.now = max(booking.now + 1.0, booking.book.next_due(booking.now))
+        booking.now = max(booking.now + 1.0, booking.book.agenda.next_due(booking.now))
         for call in booking.plan():
             seen += [each for each in asked(call) if each.startswith("release")]
             booking.apply_results(call, Outcome.DONE)

@@ -42,7 +42,7 @@ def test_after_one_refusal_a_single_entry_is_tried_and_then_all_others(
         booking.apply_results(call, refused)
     assert booking.plan() == []
 
-    booking.now = booking.book.next_due(booking.now)
+    booking.now = booking.book.agenda.next_due(booking.now)
     assert booking.now == pytest.approx(1020.2)
     probe = booking.one_call()
     assert len(probe.entries) == 1
@@ -61,7 +61,7 @@ def test_a_queue_that_keeps_refusing_is_probed_and_the_expiry_of_its_leases_repo
     booking.apply_results(booking.one_call(), Outcome.DENIED)
     probes: list[float] = []
     while booking.now < 1100:
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         for call in booking.plan():
             assert len(call.entries) == 1
             probes.append(booking.now)
@@ -119,7 +119,7 @@ def test_a_repeated_release_requests_the_rest_of_its_delay(
         call = booking.one_call()
         tries.append((booking.now - asked_at, call.entries[0].timeout))
         booking.apply_results(call, Outcome.THROTTLED)
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
     assert tries[0] == (0, 20)
     assert tries[-1][1] < 20
     assert all(20 <= after + timeout < 21 for after, timeout in tries)
@@ -141,7 +141,7 @@ def test_a_delete_does_not_wait_for_a_probe_of_extensions(booking: BookHarness) 
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.THROTTLED)
     while booking.now < 1040.0:
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         for call in booking.plan():
             is_delete = call.entries[0].action.value == "delete"
             booking.apply_results(call, Outcome.THROTTLED if is_delete else Outcome.DENIED)
@@ -181,7 +181,7 @@ def test_a_granted_permission_does_not_revive_a_lost_lease(booking: BookHarness)
     booking.apply_results(booking.one_call(), Outcome.LOST, Outcome.DENIED)
     booking.book.done("lost", booking.now)
     while booking.now < 1023.0:
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         for call in booking.plan():
             is_delete = call.entries[0].action.value == "delete"
             booking.apply_results(call, Outcome.THROTTLED if is_delete else Outcome.DENIED)
@@ -211,7 +211,7 @@ def test_a_refused_delete_is_tried_again_soon_and_then_ever_more_rarely(
     booking.book.done("done", booking.now)
     tried: list[float] = []
     while len(tried) < 11:
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         for call in booking.plan():
             is_delete = call.kind is CallKind.DELETE
             tried += [booking.now] * is_delete
@@ -228,7 +228,7 @@ def refused_deletes(booking: BookHarness) -> None:
         booking.receive(name, terms=KEPT)
         booking.book.done(name, booking.now)
         while booking.now < until:
-            booking.now = booking.book.next_due(booking.now)
+            booking.now = booking.book.agenda.next_due(booking.now)
             for call in booking.plan():
                 booking.apply_results(call, Outcome.DENIED)
 
@@ -237,21 +237,21 @@ def test_a_delete_that_failed_otherwise_before_is_tried_as_soon(booking: BookHar
     booking.receive("a", terms=KEPT)
     booking.book.done("a", booking.now)
     for _ in range(11):
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         booking.apply_results(booking.one_call(), Outcome.THROTTLED)
-    booking.now = booking.book.next_due(booking.now)
+    booking.now = booking.book.agenda.next_due(booking.now)
     booking.apply_results(booking.one_call(), Outcome.DENIED)
-    assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)
+    assert booking.book.agenda.next_due(booking.now) - booking.now == pytest.approx(0.2)
 
 
 def test_once_a_delete_succeeds_again_the_others_do_not_wait(booking: BookHarness) -> None:
     refused_deletes(booking)
-    booking.now = booking.book.next_due(booking.now)
+    booking.now = booking.book.agenda.next_due(booking.now)
     first = booking.one_call()
     assert len(first.entries) == 1
     booking.apply_results(first, Outcome.DONE)
     assert len(booking.book) == 1
-    assert booking.book.next_due(booking.now) <= booking.now
+    assert booking.book.agenda.next_due(booking.now) <= booking.now
     booking.apply_results(booking.one_call(), Outcome.DONE)
     assert len(booking.book) == 0
 
@@ -261,21 +261,21 @@ def test_a_delete_that_succeeds_again_in_another_queue_hurries_none(booking: Boo
     booking.receive("c", queue="https://sqs/1/another", terms=KEPT)
     booking.book.done("c", booking.now)
     for outcome in (Outcome.DENIED, Outcome.DONE):
-        booking.now = booking.book.next_due(booking.now)
+        booking.now = booking.book.agenda.next_due(booking.now)
         call = booking.one_call()
         assert [entry.receipt_handle for entry in call.entries] == ["c"]
         booking.apply_results(call, outcome)
     assert booking.plan() == []
-    assert booking.book.next_due(booking.now) > booking.now
+    assert booking.book.agenda.next_due(booking.now) > booking.now
 
 
 def test_a_flush_tries_every_delete_at_once(booking: BookHarness) -> None:
     refused_deletes(booking)
-    assert booking.book.next_due(booking.now) > booking.now
-    booking.book.hurry_deletes(booking.now)
+    assert booking.book.agenda.next_due(booking.now) > booking.now
+    booking.book.results.hurry_deletes(booking.now)
     hurried = booking.one_call()
     assert len(hurried.entries) == 2
     # Its pauses start from the shortest again.
     booking.now += 0.05
     booking.apply_results(hurried, Outcome.DENIED)
-    assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)
+    assert booking.book.agenda.next_due(booking.now) - booking.now == pytest.approx(0.2)

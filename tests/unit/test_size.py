@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 225, 14_240),
-    "package": (size.package, 472, 27_350),
+    "core": (size.core, 219, 14_070),
+    "package": (size.package, 466, 27_170),
     "tests": (size.tests, 574, 53_840),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
