@@ -95,6 +95,12 @@ def test_a_queue_that_refuses_is_probed_with_one_entry_at_a_time() -> None:
     assert [len(each) for each in planned(agenda, 25.0)] == [10, 9]
 
 
+def test_a_lease_that_broke_a_shared_call_gets_calls_of_its_own() -> None:
+    leases = [lease(f"m{number}", expires_at=30 + number / 10) for number in range(4)]
+    leases[2].is_isolated = True
+    assert planned(holding(*leases), 20.3) == [["m0", "m1"], ["m2"], ["m3"]]
+
+
 def test_it_agrees_with_sorting_under_random_changes() -> None:
     rng = random.Random(7)
     agenda, held = Agenda(), dict[Lease, None]()

@@ -56,6 +56,16 @@ def test_acks_are_sent_as_soon_as_they_fill_a_batch() -> None:
     assert deleted(bench) == [5]
 
 
+def test_acks_that_a_full_batch_leaves_behind_count_for_the_next_one() -> None:
+    bench = holding(40)
+    ack(bench, *range(13))
+    assert deleted(bench) == [10]
+    ack(bench, *range(13, 19))
+    assert deleted(bench) == []
+    ack(bench, 19)
+    assert deleted(bench) == [10]
+
+
 def test_short_tasks_one_at_a_time_share_their_deletes() -> None:
     bench = BookHarness()
     sent: list[int] = []

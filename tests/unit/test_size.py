@@ -13,7 +13,7 @@ from tests import size
 LIMITS = {
     "core": (size.core, 219, 14_070),
     "package": (size.package, 466, 27_170),
-    "tests": (size.tests, 574, 53_840),
+    "tests": (size.tests, 574, 53_850),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
