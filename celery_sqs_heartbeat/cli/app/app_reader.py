@@ -16,8 +16,12 @@ from celery_sqs_heartbeat.cli.app.sending_reader import read_sending
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.sessions import try_session_function
-from celery_sqs_heartbeat.worker.celeryconf import celery_faults, is_count, queues_fault
-from celery_sqs_heartbeat.worker.settings import read_app_settings
+from celery_sqs_heartbeat.worker.settings import (
+    celery_faults,
+    is_count,
+    queues_fault,
+    read_app_settings,
+)
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from celery_sqs_heartbeat.worker.versions import running_versions
 
