@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SqsHeartbeatError,
     )
     from celery_sqs_heartbeat.settings.failure import QueueInfo
-    from celery_sqs_heartbeat.worker.install import install
+    from celery_sqs_heartbeat.worker.step import install
 
 __all__ = [
     "AlreadyHeld",
@@ -48,7 +48,7 @@ _HOME = {
     "ReleaseMessage": "current.release_message",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.current_lease",
-    "install": "worker.install",
+    "install": "worker.step",
 }
 
 

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN, STATUSES
 from celery_sqs_heartbeat.journal.__main__ import main as journal
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
 from celery_sqs_heartbeat.testing.server import main as server
-from celery_sqs_heartbeat.worker.install import HEARTBEAT_SQS
+from celery_sqs_heartbeat.worker.step import HEARTBEAT_SQS
 
 DOCUMENT = Path(__file__).with_name("cli.md")
 #: The name of what is between the marks: a command's, or that of another table.

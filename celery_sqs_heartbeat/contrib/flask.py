@@ -8,7 +8,7 @@ from celery import Celery, Task
 from flask import Flask
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.worker.install import install
+from celery_sqs_heartbeat.worker.step import install
 
 
 class SqsHeartbeat:

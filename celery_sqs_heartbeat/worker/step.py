@@ -1,14 +1,18 @@
-"""The step that starts a worker's heartbeat, if it can use the installed Celery and kombu."""
+"""Adds the flag and the step to a Celery app: `install`.
+
+The step starts a worker's heartbeat, if it can use the installed Celery and kombu.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from celery import bootsteps
+from celery import Celery, bootsteps
+from celery.bin.base import CeleryOption
 
 from celery_sqs_heartbeat.settings import PREFIX
-from celery_sqs_heartbeat.worker.release_log import log_releases
+from celery_sqs_heartbeat.worker.children import log_releases, prepare_pool_processes
 from celery_sqs_heartbeat.worker.versions import (
     TESTED,
     WorkerVersionsError,
@@ -18,7 +22,28 @@ from celery_sqs_heartbeat.worker.versions import (
 
 logger = logging.getLogger(__name__)
 
+#: A module constant, because Celery keeps options in a set by identity.
+HEARTBEAT_SQS = CeleryOption(
+    ["--heartbeat-sqs/--no-heartbeat-sqs"],
+    default=None,
+    help_group="Features",
+    help="Keep SQS messages invisible while their tasks run, and release them "
+    "when they fail. Unset, the setting sqs_heartbeat_enabled decides.",
+)
 _SQS = "kombu.transport.SQS"
+
+
+def install(app: Celery) -> Celery:
+    """Add the option --heartbeat-sqs to `app`'s worker, and return the app.
+
+    Call it where the app is made, because Celery reads the command line before Django is ready.
+    Calling it twice is harmless. Without the flag or the setting `sqs_heartbeat_enabled`, it
+    changes nothing, in a worker or in any other process.
+    """
+    app.user_options["worker"].add(HEARTBEAT_SQS)
+    app.steps["worker"].add(SqsHeartbeatStep)
+    prepare_pool_processes()
+    return app
 
 
 class SqsHeartbeatStep(bootsteps.StartStopStep):

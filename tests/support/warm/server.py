@@ -44,7 +44,7 @@ MODULES = (
     "celery_sqs_heartbeat.cli.doctor.command",
     "celery_sqs_heartbeat.transport",
     "celery_sqs_heartbeat.worker.heartbeat",
-    "celery_sqs_heartbeat.worker.install",
+    "celery_sqs_heartbeat.worker.step",
     "kombu.asynchronous.aws.sqs.connection",
     "kombu.transport.SQS",
 )
