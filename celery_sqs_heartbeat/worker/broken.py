@@ -1,11 +1,8 @@
-"""Recognizes a broken worker, and ends it."""
+"""Recognizes a broken pool."""
 
 from __future__ import annotations
 
 from typing import Any
-
-from celery.platforms import EX_FAILURE
-from celery.worker import state
 
 
 def do_nothing(*_: Any) -> None:
@@ -22,23 +19,3 @@ def takes_jobs(pool: Any) -> bool:
     except Exception:
         return False
     return True
-
-
-def end_worker(hub: Any, error: Exception) -> None:
-    """End a broken worker in the way the error would end a stock worker, with its exit code.
-
-    Args:
-        hub: Its event loop, or None.
-    """
-    if hub is not None:
-        # Raised here, the error might end only a timer.
-        hub.call_soon(_end, error)
-    else:
-        state.should_stop = EX_FAILURE
-
-
-def _end(error: Exception) -> None:
-    # After a connection error, Celery would otherwise reconnect, although the worker no longer
-    # receives messages.
-    state.should_stop = EX_FAILURE
-    raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,24 +29,10 @@ from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.batches import guard_batches
-from celery_sqs_heartbeat.worker.broken import end_worker, takes_jobs
+from celery_sqs_heartbeat.worker.broken import takes_jobs
 from celery_sqs_heartbeat.worker.children import note_worker
-from celery_sqs_heartbeat.worker.ending import (
-    end_polls,
-    flush_time_left,
-    release_all,
-    release_unstarted,
-)
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, keep_undecodable
-from celery_sqs_heartbeat.worker.handlers import (
-    end_after_cold_shutdown,
-    let_handlers_call_soon,
-    put_off_signals,
-    release_before_soft_shutdown,
-)
-from celery_sqs_heartbeat.worker.jobs import JobThread, run_beside
-from celery_sqs_heartbeat.worker.last_receives import stop_after_last_receives
-from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler
+from celery_sqs_heartbeat.worker.losses import JobThread, LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
     keep_running_jobs_on_flush,
     make_shutdown_reentrant,
@@ -60,6 +47,18 @@ from celery_sqs_heartbeat.worker.settings import (
     read_worker_settings,
     refuse_start,
     warn_of_unknown_queues,
+)
+from celery_sqs_heartbeat.worker.shutdown import (
+    end_after_cold_shutdown,
+    end_polls,
+    end_worker,
+    flush_time_left,
+    let_handlers_call_soon,
+    put_off_signals,
+    release_all,
+    release_before_soft_shutdown,
+    release_unstarted,
+    stop_after_last_receives,
 )
 from celery_sqs_heartbeat.worker.telemetry import new_otel, require_otel
 from celery_sqs_heartbeat.worker.worker_keeper import WorkerKeeper
@@ -228,7 +227,9 @@ def _new_heartbeat(
         settings=settings,
         queues=QueueDirectory(
             BotoSqs(clients, clients.address).queue_attributes,
-            partial(run_beside, name="sqs-heartbeat-queues"),
+            lambda job: threading.Thread(
+                target=job, name="sqs-heartbeat-queues", daemon=True
+            ).start(),
         ),
         clients=ReachedQueues(clients, keeper),
         note_poll=lambda url, ends_at: keeper.order("poll", url, ends_at, about=(url,)),

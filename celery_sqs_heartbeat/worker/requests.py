@@ -8,6 +8,7 @@ failed task and for a message that was rejected on purpose.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,12 +32,11 @@ from celery_sqs_heartbeat.link.processes import WatchedProcess
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.orphaned_messages import Watch
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
-from celery_sqs_heartbeat.worker.jobs import run_beside
+from celery_sqs_heartbeat.worker.losses import report_unleased
 from celery_sqs_heartbeat.worker.pools import will_run
 from celery_sqs_heartbeat.worker.retrying import ReleasedRetry, mark_request
 from celery_sqs_heartbeat.worker.starts import guarded
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
-from celery_sqs_heartbeat.worker.unleased import report_unleased
 
 if TYPE_CHECKING:
     from celery.worker.request import Request
@@ -327,7 +327,7 @@ class LeasedRequest(Request):
             if not self._awaits_death:
                 self._awaits_death = True
                 reject = partial(self._reject_at_death, self._dying, requeue)
-                run_beside(reject, name="sqs-heartbeat-death")
+                threading.Thread(target=reject, name="sqs-heartbeat-death", daemon=True).start()
             return
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             requeued = requeue or self._has_failed

@@ -61,9 +61,9 @@ if "PROJ_DEAF" in os.environ:
     # For how long polls fail before a queue counts as deaf, in seconds.
     polled.DEAF_SECONDS = float(os.environ["PROJ_DEAF"])
 if "PROJ_START_SECONDS" in os.environ:
-    from celery_sqs_heartbeat.worker import last_receives
+    from celery_sqs_heartbeat.worker import shutdown
 
-    last_receives._START_SECONDS = float(os.environ["PROJ_START_SECONDS"])
+    shutdown._START_SECONDS = float(os.environ["PROJ_START_SECONDS"])
 
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)

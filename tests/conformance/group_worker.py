@@ -18,8 +18,8 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.worker.ending import end_polls, release_unstarted
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from celery_sqs_heartbeat.worker.shutdown import end_polls, release_unstarted
 from tests.model.linked import Linked
 from tests.support.insides import slots_taken
 from tests.support.loop import FakePolls, SentPoll

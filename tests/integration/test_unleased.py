@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.worker.unleased import report_unleased
+from celery_sqs_heartbeat.worker.losses import report_unleased
 from tests.support.proxy import FaultProxy
 
 REQUEST = SimpleNamespace(name="tasks.add", id="1-2-3")

@@ -15,7 +15,7 @@ from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
 from celery_sqs_heartbeat.transport import Transport
-from celery_sqs_heartbeat.worker.broken import end_worker
+from celery_sqs_heartbeat.worker.shutdown import end_worker
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 219, 14_070),
-    "package": (size.package, 466, 27_170),
-    "tests": (size.tests, 574, 53_850),
+    "core": (size.core, 223, 14_372),
+    "package": (size.package, 470, 27_484),
+    "tests": (size.tests, 574, 53_950),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

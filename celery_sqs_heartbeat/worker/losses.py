@@ -1,21 +1,26 @@
-"""Handles expired, lost and capped leases: sends signals, applies `sqs_heartbeat_on_lost`."""
+"""Handles expired, lost and capped leases: sends signals, applies `sqs_heartbeat_on_lost`.
+
+Also reports messages that Celery received without the keeper, which have no lease to lose.
+"""
 
 from __future__ import annotations
 
-import logging
+import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
 from celery.concurrency.base import BasePool
 
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
-from celery_sqs_heartbeat.worker.jobs import JobThread
+from celery_sqs_heartbeat.worker.versions import installed
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def cause_of(event: Event) -> str | None:
@@ -105,3 +110,60 @@ class LostLeaseHandler:
 def _stops_tasks(pool: Any) -> bool:
     terminate = getattr(pool.terminate_job, "__func__", None)
     return terminate is not BasePool.terminate_job
+
+
+def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
+    """Log a message of a leased queue that has no lease, once for each queue.
+
+    A message that the keeper once knew is not logged: its lease may have ended before its
+    request was made.
+    """
+    info = message.delivery_info or {}
+    if str(message.delivery_tag) in heartbeat.received:
+        return
+    queue = heartbeat.leased.names.get(str(info.get("sqs_queue")))
+    if queue is None or not heartbeat.once.first_time(f"no lease {queue}"):
+        return
+    logger.error(
+        "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu bypassed the "
+        "heartbeat when it delivered the message, and may do so with all messages of the queue. "
+        "A task that runs for longer than the visibility timeout then runs again. Installed: %s. "
+        "Install tested versions, or raise the queue's visibility timeout and start workers with "
+        "--no-heartbeat-sqs",
+        (info.get("sqs_message") or {}).get("MessageId"),
+        queue,
+        request.name,
+        request.id,
+        installed(),
+    )
+
+
+class JobThread:
+    """Runs jobs in order on a daemon thread, or on a greenlet with gevent or eventlet.
+
+    This is not an executor. The interpreter joins an executor's threads when it exits, so a user's
+    handler that hangs would delay the worker's exit.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.Queue[Callable[[], object] | None] = queue.Queue()
+        self._is_started = False
+
+    def submit(self, job: Callable[[], object]) -> None:
+        """Run a job after the earlier ones. Its error is logged."""
+        if not self._is_started:
+            self._is_started = True
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Stop after the submitted jobs. This does not wait for them."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except Exception:
+                logger.exception("sqs-heartbeat: a job of thread %s failed", self._name)

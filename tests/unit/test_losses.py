@@ -11,7 +11,7 @@ from celery import Celery
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_lost
-from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler, cause_of
+from celery_sqs_heartbeat.worker.losses import LostLeaseHandler, cause_of
 from tests.support.waiting import PATIENCE
 
 

@@ -1,4 +1,7 @@
-"""Signals may arrive at any moment: their handlers lose nothing and delay nothing."""
+"""A shutdown releases what has not started and leaves time for the flush.
+
+Signals may arrive at any moment: their handlers lose nothing and delay nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,18 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kombu.asynchronous import Hub
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.worker import handlers
+from celery_sqs_heartbeat.worker import shutdown
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from celery_sqs_heartbeat.worker.shutdown import flush_time_left, release_unstarted
 from tests.fuzz.desk import FakeDesk
 from tests.fuzz.mail import GOOD
 from tests.support.insides import ready_lock_of
@@ -22,6 +28,8 @@ from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
 SIGNAL = signal.SIGUSR1
+#: The default of Kubernetes' terminationGracePeriodSeconds.
+GRACE_PERIOD = 30
 
 
 class SignallingClock(FakeClock):
@@ -44,7 +52,7 @@ def clock() -> SignallingClock:
 @pytest.fixture
 def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadKeeper]:
     """A keeper whose owner shuts down on SIGUSR1."""
-    monkeypatch.setattr(handlers, "SIGNALS", (SIGNAL,))
+    monkeypatch.setattr(shutdown, "SIGNALS", (SIGNAL,))
     before = signal.getsignal(SIGNAL)
     yield ThreadKeeper(SimulatedSqs(clock), clock=clock)
     signal.signal(SIGNAL, before)
@@ -57,7 +65,7 @@ def receive(keeper: ThreadKeeper, name: str) -> None:
 def interrupt(keeper: ThreadKeeper, clock: SignallingClock, handler: Any) -> None:
     """Have the signal arrive during the keeper's next change."""
     signal.signal(SIGNAL, lambda number, frame: handler())
-    handlers.put_off_signals(keeper)
+    shutdown.put_off_signals(keeper)
     clock.is_armed = True
 
 
@@ -100,7 +108,7 @@ def test_a_handler_that_waits_delays_no_other_thread(
 def test_a_signal_at_any_other_time_is_handled_at_once(keeper: ThreadKeeper) -> None:
     handled: list[int] = []
     signal.signal(SIGNAL, lambda number, frame: handled.append(number))
-    handlers.put_off_signals(keeper)
+    shutdown.put_off_signals(keeper)
     signal.raise_signal(SIGNAL)
     assert handled == [SIGNAL]
 
@@ -128,10 +136,10 @@ def test_a_handler_that_replaces_itself_is_deferred_too(
 
 def test_a_handler_is_wrapped_once(keeper: ThreadKeeper) -> None:
     signal.signal(SIGNAL, lambda number, frame: None)
-    handlers.put_off_signals(keeper)
+    shutdown.put_off_signals(keeper)
     wrapped = signal.getsignal(SIGNAL)
     signal.raise_signal(SIGNAL)
-    handlers.put_off_signals(keeper)
+    shutdown.put_off_signals(keeper)
     assert signal.getsignal(SIGNAL) is wrapped
 
 
@@ -142,7 +150,7 @@ def test_handlers_installed_for_a_soft_shutdown_are_deferred_while_it_waits(
     seen: list[int] = []
     released: list[bool] = []
     worker = SimpleNamespace(wait_for_soft_shutdown=lambda: keeper.done("a"))
-    handlers.release_before_soft_shutdown(worker, [keeper], lambda: released.append(True))
+    shutdown.release_before_soft_shutdown(worker, [keeper], lambda: released.append(True))
     interrupt(keeper, clock, lambda: None)
     signal.signal(SIGNAL, lambda number, frame: seen.append(keeper.ending))
     worker.wait_for_soft_shutdown()
@@ -152,13 +160,13 @@ def test_handlers_installed_for_a_soft_shutdown_are_deferred_while_it_waits(
 
 def test_a_signal_that_is_not_handled_stays_so(keeper: ThreadKeeper) -> None:
     signal.signal(SIGNAL, signal.SIG_IGN)
-    handlers.put_off_signals(keeper)
+    shutdown.put_off_signals(keeper)
     assert signal.getsignal(SIGNAL) is signal.SIG_IGN
 
 
 def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: ThreadKeeper) -> None:
     before = signal.getsignal(SIGNAL)
-    thread = threading.Thread(target=handlers.put_off_signals, args=(keeper,))
+    thread = threading.Thread(target=shutdown.put_off_signals, args=(keeper,))
     thread.start()
     thread.join(PATIENCE)
     assert signal.getsignal(SIGNAL) is before
@@ -177,7 +185,7 @@ def test_deferred_handlers_wait_until_the_outermost_lock_is_released() -> None:
 
 def test_the_event_loop_can_be_called_by_a_handler_that_interrupted_such_a_call() -> None:
     hub, called = Hub(), list[object]()
-    handlers.let_handlers_call_soon(hub)
+    shutdown.let_handlers_call_soon(hub)
     # Before 5.7 there is no lock.
     lock = ready_lock_of(hub) or threading.RLock()
 
@@ -192,7 +200,7 @@ def test_the_event_loop_can_be_called_by_a_handler_that_interrupted_such_a_call(
 
 
 def test_no_event_loop_needs_nothing() -> None:
-    handlers.let_handlers_call_soon(None)
+    shutdown.let_handlers_call_soon(None)
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
@@ -258,3 +266,57 @@ def test_a_lock_that_this_thread_is_not_in_can_be_opened() -> None:
     lock = SignalSafeLock()
     with lock.opened(), lock:
         assert lock.defer(lambda: None)
+
+
+class Waiting(LeasedRequest):
+    """A request whose task waits in a pool of threads."""
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+        self.is_claimed_meanwhile = False
+
+    def has_started(self) -> bool:
+        # A thread of the pool claims the start, and says only later that the task runs.
+        if self.is_claimed_meanwhile:
+            assert self.claim_start()
+        return False
+
+    def is_held(self) -> bool:
+        return True
+
+    def release(self, cause: str) -> None:
+        self.released.append(cause)
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_task_that_starts_as_the_worker_shuts_down_keeps_its_message(*, is_claimed: bool) -> None:
+    request = Waiting()
+    request.is_claimed_meanwhile = is_claimed
+    groups = SimpleNamespace(leave=lambda cause: None)
+    heartbeat = SimpleNamespace(groups=groups, arriving=set(), requests={"key": request})
+    executor = SimpleNamespace(shutdown=lambda **options: None)
+    release_unstarted(cast("Any", heartbeat), SimpleNamespace(executor=executor))
+    assert request.released == ([] if is_claimed else ["shutdown"])
+    assert request.claim_start() is is_claimed
+
+
+@pytest.mark.parametrize(
+    ("flush_timeout", "waited", "left"),
+    [
+        (15, 0, 15),
+        (15, 10, 15),
+        (15, 12, 13),
+        (15, 21.5, 5),
+        (60, 21.5, 48.5),
+        (2, 21.5, 2),
+    ],
+)
+def test_a_long_wait_for_the_last_polls_shortens_the_flush(
+    flush_timeout: float, waited: float, left: float
+) -> None:
+    assert flush_time_left(flush_timeout, waited) == left
+
+
+@pytest.mark.parametrize("waited", [0, 10, 21.5])
+def test_the_default_leaves_room_in_the_grace_period_of_kubernetes(waited: float) -> None:
+    assert waited + flush_time_left(FLUSH_SECONDS, waited) < GRACE_PERIOD
