@@ -20,7 +20,7 @@ from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, error_of
-from celery_sqs_heartbeat.worker.strategies import gathers_requests
+from celery_sqs_heartbeat.worker.starts import gathers_requests
 
 logger = get_logger(__name__)
 

@@ -29,14 +29,16 @@ from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.batches import guard_batches
-from celery_sqs_heartbeat.worker.broken import takes_jobs
 from celery_sqs_heartbeat.worker.children import note_worker
-from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, keep_undecodable
 from celery_sqs_heartbeat.worker.losses import JobThread, LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
+    follow_jobs,
+    guard_run,
     keep_running_jobs_on_flush,
+    keep_undecodable,
     make_shutdown_reentrant,
     scaling_fault,
+    takes_jobs,
 )
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.retrying import release_retries

@@ -1,11 +1,110 @@
-"""Makes pools survive a worker's shutdown and lost connections."""
+"""What pools do around tasks: no message stays leased indefinitely, and no ack is lost.
+
+A stock worker does nothing about a message around whose task Celery raises an error of its own. The
+message becomes visible again when its visibility timeout ends. Under a lease, the timeout would not
+end while the worker lives. So the message is settled, or its lease ends.
+
+Pools without processes can't report some ends of a task. If a task raises an error that is not an
+`Exception`, Celery makes a `WorkerLostError` of it, as if a process had exited. It passes this
+error to the callback for a success, which fails. The message would then be neither acked nor
+rejected.
+
+Pools also survive a worker's shutdown and lost connections.
+"""
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import WorkerLostError
+from celery.exceptions import WorkerShutdown, WorkerTerminate
+from celery.worker import state
 from celery.worker.autoscale import Autoscaler
+from kombu.utils.encoding import safe_repr
+
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from celery_sqs_heartbeat.worker.starts import is_with_process
+
+logger = get_logger(__name__)
+
+#: These exceptions end the worker, not only the task.
+_ENDS_WORKER = (WorkerShutdown, WorkerTerminate)
+
+
+def guard_run(pool: Any) -> None:
+    """Guard how a pool without processes runs a task.
+
+    Two kinds of errors must reach the task's request, as they do from a process: errors around
+    the task (for example, of a result backend that is down), and errors that are not an
+    `Exception` (`sys.exit()`). A thread or a greenlet only ends, without a report to the request,
+    which then neither acks nor rejects the message.
+
+    A task may also wait for a free greenlet, after a timer gave it to the pool. Its message may be
+    released before one is free: at a shutdown, or with a lost connection.
+    """
+    if pool.uses_semaphore:
+        # It has processes.
+        return
+    apply = pool.on_apply
+
+    def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        request = _leased_request(kwargs)
+        if request is not None and _takes_no_more(pool):
+            # As with processes, there is no job, and the worker's shutdown releases the message.
+            return None
+        target = _reporting(target)
+        if request is not None:
+            limit = kwargs.get("timeout") or getattr(pool, "timeout", None)
+            start = _Start(request, kwargs, limit)
+            request.follow(start)
+            kwargs.update(
+                accept_callback=start.accept, callback=start.end, timeout_callback=start.time_out
+            )
+            target = start.running(target)
+        return apply(target, *args, **kwargs)
+
+    pool.on_apply = on_apply
+
+
+def follow_jobs(pool: Any) -> None:
+    """Connect requests to their jobs in a pool of processes. Call this after the pool started."""
+    if not pool.uses_semaphore:
+        return
+    apply = pool.on_apply
+
+    def on_apply(*args: Any, **kwargs: Any) -> Any:
+        job = apply(*args, **kwargs)
+        request = _leased_request(kwargs)
+        # A stopped pool makes no job, and the worker's shutdown releases the message.
+        if request is not None and job is not None:
+            request.follow(job)
+        return job
+
+    pool.on_apply = on_apply
+
+
+def keep_undecodable(consumer: Any, keeper: LinkedKeeper) -> None:
+    """Have messages that can't be decoded end in the dead-letter queue, if they have one.
+
+    Celery acks such a message, because most brokers would deliver it again and again.
+    """
+    give_up = consumer.on_decode_error
+
+    def on_decode_error(message: Any, error: Exception) -> None:
+        lease = keeper.find(str(message.delivery_tag))
+        if lease is not None and lease.max_receive_count is not None:
+            message.ack = message.reject
+        give_up(message, error)
+
+    consumer.on_decode_error = on_decode_error
 
 
 def make_shutdown_reentrant(pool: Any) -> None:
@@ -39,12 +138,6 @@ def scaling_fault(worker: Any) -> str | None:
     )
 
 
-def takes_no_more(pool: Any) -> bool:
-    """Return whether a threads pool was stopped. Its executor then refuses all tasks."""
-    executor = getattr(pool, "executor", None)
-    return executor is not None and executor._shutdown
-
-
 def keep_running_jobs_on_flush(pool: Any) -> None:
     """Keep a prefork pool from losing the results of its jobs when a connection is lost.
 
@@ -68,12 +161,140 @@ def keep_running_jobs_on_flush(pool: Any) -> None:
     pool.flush = flush_but_remember
 
 
-def will_run(job: Any) -> bool:
-    """Return whether a pool runs a job, or will run it after the job's consumer is closed."""
-    # A pool of threads or greenlets runs every job that it was given.
-    return is_with_process(job) if hasattr(job, "accepted") else True
+def do_nothing(*_: Any) -> None:
+    """Do nothing, in the pool."""
 
 
-def is_with_process(job: Any) -> bool:
-    """Return whether a prefork job was accepted by a process, or is being written to one."""
-    return bool(job.accepted() or job._write_to is not None)
+def takes_jobs(pool: Any) -> bool:
+    """Return whether a pool takes a job that has nothing to do.
+
+    If it does, another job that it does not take is at fault itself.
+    """
+    try:
+        pool.apply_async(do_nothing, ("sqs-heartbeat", "check"), callback=do_nothing)
+    except Exception:
+        return False
+    return True
+
+
+def _takes_no_more(pool: Any) -> bool:
+    """Return whether a threads pool was stopped. Its executor then refuses all tasks."""
+    executor = getattr(pool, "executor", None)
+    return executor is not None and executor._shutdown
+
+
+def _leased_request(callbacks: Mapping[str, Any]) -> LeasedRequest | None:
+    request = getattr(callbacks.get("accept_callback"), "__self__", None)
+    return request if isinstance(request, LeasedRequest) else None
+
+
+class _Start:
+    """One start of a task, which is refused if its message is no longer ours."""
+
+    def __init__(
+        self, request: LeasedRequest, callbacks: Mapping[str, Any], time_limit: float | None
+    ) -> None:
+        self._request = request
+        self._accept = callbacks["accept_callback"]
+        self._end = callbacks["callback"]
+        self._time_out = callbacks["timeout_callback"]
+        self._time_limit = time_limit
+        self._is_refused = False
+
+    def accept(self, pid: Any, time_accepted: Any) -> None:
+        """Tell the request that its task begins, unless the task must not start."""
+        self._is_refused = not self._request.claim_start()
+        if self._is_refused:
+            state.task_ready(self._request)
+            return
+        try:
+            self._accept(pid, time_accepted)
+        except BaseException:
+            self._request.end()
+            raise
+
+    def running(self, target: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs the task, unless the task must not start."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self._is_refused:
+                return None
+            try:
+                return target(*args, **kwargs)
+            except _ENDS_WORKER:
+                self._request.end()
+                raise
+            except BaseException as error:
+                if self._is_for_pool(error):
+                    raise
+                return _failure_of(error)
+
+        return run
+
+    def end(self, result: Any) -> None:
+        """Tell the request how its task ended."""
+        if self._is_refused:
+            return
+        try:
+            if isinstance(result, _Failure):
+                self._request.on_failure(result.info)
+            else:
+                self._end(result)
+        finally:
+            self._request.end()
+
+    def time_out(self, soft: bool, timeout: float) -> None:
+        """Tell the request that its time limit has passed, and have its message settled.
+
+        Before 5.7, Celery leaves the message unsettled until the process ends.
+        """
+        try:
+            self._time_out(soft, timeout)
+            self._request.reject_if_unsettled(requeue=True)
+        finally:
+            self._request.end()
+
+    def _is_for_pool(self, error: BaseException) -> bool:
+        """Return whether the pool itself has raised the error, and waits for it."""
+        if isinstance(error, _class("greenlet", "GreenletExit")):
+            return self._request.is_stopped
+        # A timeout that the task itself set has other seconds.
+        is_timeout = isinstance(error, _class("gevent", "Timeout"))
+        limit = self._time_limit
+        return is_timeout and bool(limit) and getattr(error, "seconds", None) == limit
+
+
+def _reporting(target: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(target)
+    def run(task: str, task_id: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return target(task, task_id, *args, **kwargs)
+        except Exception:
+            logger.exception(
+                "sqs-heartbeat: Celery raised an error around task %s[%s]: it counts as failed",
+                task,
+                task_id,
+            )
+            failed, runtime = 1, 0.0
+            return failed, ExceptionInfo(), runtime
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The failure of a task, in place of its result."""
+
+    info: ExceptionInfo = field(repr=False)
+
+
+def _failure_of(error: BaseException) -> _Failure:
+    """Return the failure that Celery makes of an error that is not an `Exception`."""
+    lost = WorkerLostError(safe_repr(error) or type(error).__name__)
+    lost.__cause__ = error
+    return _Failure(ExceptionInfo((WorkerLostError, lost, error.__traceback__)))
+
+
+def _class(module: str, name: str) -> Any:
+    """Return a class for `isinstance`, or () if its library is not loaded."""
+    return getattr(sys.modules.get(module), name, ())

@@ -93,5 +93,5 @@ class RequestHarness:
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> RequestHarness:
     desk = RequestHarness()
-    monkeypatch.setattr("celery_sqs_heartbeat.worker.requests.bound", lambda: desk)
+    monkeypatch.setattr("celery_sqs_heartbeat.worker.starts.bound", lambda: desk)
     return desk

@@ -11,16 +11,14 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 223, 14_372),
-    "package": (size.package, 470, 27_484),
+    "core": (size.core, 219, 14_364),
+    "package": (size.package, 466, 27_476),
     "tests": (size.tests, 574, 53_950),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
 #: The most lines of one file, blank lines and docstrings included.
 LONGEST_FILE = 400
-#: Files that may be longer, until they are split or shrink.
-LONGER = {"worker/requests.py"}
 MEAN_COMPLEXITY = 2.75
 ASSET_LINES = 2_610
 
@@ -43,7 +41,7 @@ def test_no_file_of_the_package_is_too_long() -> None:
         for path in size.package()
     }
 
-    assert {name for name, lines in lengths.items() if lines > LONGEST_FILE} == LONGER
+    assert {name for name, lines in lengths.items() if lines > LONGEST_FILE} == set()
 
 
 def test_functions_and_assets_stay_simple_and_short() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from celery.exceptions import TaskRevokedError
 from celery.worker.request import create_request_cls
 
-from celery_sqs_heartbeat.worker.broken import takes_jobs
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from celery_sqs_heartbeat.worker.starts import will_run
 from tests.support.insides import give_to_pool, job_of_process
 
 Give = Callable[[Any], Any]
@@ -129,10 +130,17 @@ def test_a_revoked_task_is_refused_as_celery_refuses_it() -> None:
     assert worker.start(request)
 
 
-@pytest.mark.parametrize("is_broken", [True, False])
-def test_a_pool_that_takes_not_even_an_empty_job_is_broken(is_broken: bool) -> None:
-    def apply_async(*_: Any, **__: Any) -> None:
-        if is_broken:
-            raise RuntimeError("can't start new thread")
+@pytest.mark.parametrize(
+    ("accepted", "write_to", "expected"),
+    [(False, None, False), (True, None, True), (False, "a process", True)],
+)
+def test_a_job_of_processes_outlives_its_consumer_once_one_has_it(
+    accepted: bool, write_to: str | None, expected: bool
+) -> None:
+    job = job_of_process(accepted=accepted, write_to=write_to)
+    assert will_run(job) is expected
 
-    assert takes_jobs(SimpleNamespace(apply_async=apply_async)) is not is_broken
+
+@pytest.mark.parametrize("job", [None, Future()])
+def test_a_job_of_threads_or_greenlets_outlives_its_consumer(job: Any) -> None:
+    assert will_run(job)
