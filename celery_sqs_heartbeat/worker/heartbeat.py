@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from celery import signals
 from celery.platforms import EX_FAILURE
@@ -20,7 +21,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.attendant import NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
@@ -62,8 +63,10 @@ from celery_sqs_heartbeat.worker.shutdown import (
     release_unstarted,
     stop_after_last_receives,
 )
-from celery_sqs_heartbeat.worker.telemetry import new_otel, require_otel
 from celery_sqs_heartbeat.worker.worker_keeper import WorkerKeeper
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.observe.otel import OtelObserver
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +88,13 @@ class WorkerHeartbeat:
         settings = read_worker_settings(parent.app, leases)
         if settings.otel:
             with _as_faults_of_the_worker():
-                require_otel()
+                _require_otel()
         self._linked = WorkerKeeper(
             settings, leases, name=parent.hostname, on_event=self._take_event
         )
         self._keeper = self._linked.keeper
         self._heartbeat = _new_heartbeat(settings, leases, concurrency, self._keeper)
-        self._otel = new_otel(self._heartbeat) if settings.otel else None
+        self._otel = _new_otel(self._heartbeat) if settings.otel else None
         self._lost_leases.attach(self._heartbeat)
         self._keeper.on_turn = self._heartbeat.groups.wake
         bind(self._heartbeat)
@@ -238,3 +241,33 @@ def _new_heartbeat(
         leases=leases,
         concurrency=concurrency,
     )
+
+
+def _require_otel() -> None:
+    """Check that OpenTelemetry is installed.
+
+    Raises:
+        ConfigurationError: OpenTelemetry is not installed.
+    """
+    if find_spec("opentelemetry") is None:
+        raise ConfigurationError(
+            [
+                f"{PREFIX}otel=True: opentelemetry is not installed: install "
+                "celery-sqs-heartbeat[otel], or remove the setting"
+            ]
+        )
+
+
+def _new_otel(heartbeat: Heartbeat) -> OtelObserver:
+    """Return an observer that links the spans of a worker's messages to their senders' spans.
+
+    It runs in the worker's process, where the user sets up its exporters.
+    """
+    from celery_sqs_heartbeat.observe.otel import OtelObserver
+
+    def traceparent_of(event: Event) -> str | None:
+        request: Any = heartbeat.requests.get((event.queue_url, event.message_id))
+        headers = request.message.headers if request is not None else None
+        return headers.get("traceparent") if isinstance(headers, dict) else None
+
+    return OtelObserver(traceparent_of)

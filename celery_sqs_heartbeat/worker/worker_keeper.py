@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import kombu
 from celery.worker import state
 
-from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats
+from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.polls import polled_message
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.worker.describing import describe_worker
+from celery_sqs_heartbeat.worker.versions import running_versions
 
 #: After how many seconds without an answer the event loop is asked again to show that it turns.
 _ASK_AGAIN = 5.0
@@ -190,6 +190,22 @@ class WorkerKeeper:
             self.keeper.order("connected", True)
             self.keeper.order("loop", *_loop(self._worker))
         self.keeper.say("tick")
+
+
+def describe_worker(worker: Any, settings: Settings) -> WorkerInfo:
+    """Return the description of a worker for a journal's first line, without secrets."""
+    said = {
+        field.name: repr(value)
+        for field in fields(settings)
+        if field.repr and (value := getattr(settings, field.name))
+    }
+    return WorkerInfo(
+        node=worker.hostname,
+        pool=type(worker.pool).__module__.rpartition(".")[2],
+        concurrency=worker.concurrency,
+        settings=said,
+        versions=running_versions(),
+    )
 
 
 def _loop(worker: Any) -> tuple[float, bool]:
