@@ -81,7 +81,6 @@ class WorkerHeartbeat:
         concurrency = parent.max_concurrency or parent.concurrency
         leases = concurrency * parent.prefetch_multiplier
         note_worker()
-        self._lost_leases = LostLeaseHandler(parent.app)
         self._last_polls: LastPolls | None = None
         self._has_ended = False
         self._parent = parent
@@ -95,7 +94,7 @@ class WorkerHeartbeat:
         self._keeper = self._linked.keeper
         self._heartbeat = _new_heartbeat(settings, leases, concurrency, self._keeper)
         self._otel = _new_otel(self._heartbeat) if settings.otel else None
-        self._lost_leases.attach(self._heartbeat)
+        self._lost_leases = LostLeaseHandler(parent.app, self._heartbeat)
         self._keeper.on_turn = self._heartbeat.groups.wake
         bind(self._heartbeat)
         use_leased_requests(parent.app)

@@ -40,18 +40,15 @@ class LostLeaseHandler:
 
     Args:
         app: The app whose tasks are the senders of the signals.
+        heartbeat: Has the requests.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, heartbeat: Heartbeat) -> None:
         self._app = app
+        self._heartbeat = heartbeat
         self._thread = JobThread("sqs-heartbeat-signals")
-        self._heartbeat: Heartbeat | None = None
         self._pool: Any = None
         self._call_soon: Callable[..., Any] | None = None
-
-    def attach(self, heartbeat: Heartbeat) -> None:
-        """Set the heartbeat, which has the requests."""
-        self._heartbeat = heartbeat
 
     def start(self, pool: Any, call_soon: Callable[..., Any]) -> None:
         """Set the means to stop a task.
@@ -60,7 +57,6 @@ class LostLeaseHandler:
             pool: The worker's pool.
             call_soon: Calls a function on the worker's event loop.
         """
-        assert self._heartbeat is not None
         self._pool, self._call_soon = pool, call_soon
         self._heartbeat.terms.can_stop_tasks = _stops_tasks(pool)
         if self._heartbeat.settings.may_terminate() and not self._heartbeat.terms.can_stop_tasks:
@@ -97,13 +93,11 @@ class LostLeaseHandler:
             self._call_soon(self._terminate, event)
 
     def _request(self, event: Event) -> LeasedRequestProtocol | None:
-        if self._heartbeat is None:
-            return None
         return self._heartbeat.requests.get((event.queue_url, event.message_id))
 
     def _terminate(self, event: Event) -> None:
-        heartbeat, request = self._heartbeat, self._request(event)
-        if heartbeat is not None and request is not None and heartbeat.terms.can_stop_tasks:
+        request = self._request(event)
+        if request is not None and self._heartbeat.terms.can_stop_tasks:
             request.stop_lost_task(self._pool)
 
 

@@ -62,8 +62,8 @@ class _Heartbeat:
 
 
 def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None:
-    handler = LostLeaseHandler(Celery("proj", set_as_current=False))
-    handler.attach(_Heartbeat())  # type: ignore[arg-type]
+    app = Celery("proj", set_as_current=False)
+    handler = LostLeaseHandler(app, _Heartbeat())  # type: ignore[arg-type]
     go_on, done = threading.Event(), threading.Event()
     told: list[str] = []
 

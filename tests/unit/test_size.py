@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 219, 14_364),
-    "package": (size.package, 466, 27_476),
+    "core": (size.core, 217, 14_345),
+    "package": (size.package, 464, 27_457),
     "tests": (size.tests, 574, 53_950),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
