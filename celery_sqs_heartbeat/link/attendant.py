@@ -23,14 +23,12 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.busy import is_busy
 from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.frames import BrokenLink
-from celery_sqs_heartbeat.link.hearing import Listener
+from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Listener, Wire
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.restart_backoff import RestartBackoff
-from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,9 @@ from celery_sqs_heartbeat.leases.message import content_of, receive_of
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
-from celery_sqs_heartbeat.link.frames import Message
+from celery_sqs_heartbeat.link.frames import Message, Wire
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.wire import Sender
 
 #: After this order a keeper reads no more messages.
 _LAST = "stop"
@@ -49,7 +48,7 @@ class LinkedKeeper:
         self._held_messages = held_messages
         self._clock = clock
         self._lock = SignalSafeLock()
-        self._wire: Sender | None = None
+        self._wire: Wire | None = None
         # By kind and subject: the messages that a new keeper needs besides the leases.
         self._kept_orders: dict[tuple[Any, ...], Message] = {}
         self._pid = os.getpid()
@@ -242,7 +241,7 @@ class LinkedKeeper:
             with self._lock:
                 self._post(message)
 
-    def attach(self, wire: Sender, greeting: Iterable[Message]) -> None:
+    def attach(self, wire: Wire, greeting: Iterable[Message]) -> None:
         """Continue with a new keeper: send it the orders and all leases over the wire.
 
         Args:

@@ -29,20 +29,18 @@ from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.view import LeaseView
-from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Outbox, Wire
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.loops import WorkerLoop
 from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
-from celery_sqs_heartbeat.link.outbox import Outbox
 from celery_sqs_heartbeat.link.outliving import release_all_held
 from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.processes import WorkerProcesses
 from celery_sqs_heartbeat.link.reaching import read_config
 from celery_sqs_heartbeat.link.readable import wait_readable
 from celery_sqs_heartbeat.link.serving import KeeperEnd, is_about_leases
-from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool

@@ -18,8 +18,8 @@ from celery_sqs_heartbeat.current.sharing import (
     unshare_table,
 )
 from celery_sqs_heartbeat.link.child import KeeperProcess
+from celery_sqs_heartbeat.link.frames import Wire
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.wire import Wire
 from tests.support.waiting import wait_until
 
 

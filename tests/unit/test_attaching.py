@@ -8,8 +8,8 @@ from mmap import mmap
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.frames import Wire
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.wire import Wire
 
 
 def test_a_new_keeper_of_an_ending_worker_gets_every_lease_before_the_order_to_stop() -> None:

@@ -24,11 +24,10 @@ from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import child, liveness
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.frames import FrameReader
+from celery_sqs_heartbeat.link.frames import FrameReader, Wire
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.reaching import reach
-from celery_sqs_heartbeat.link.wire import Wire
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
-from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.link.frames import FrameReader, Message, Wire, frame, write
 
 #: In bytes: a few dozen messages fill it.
 SMALL_BUFFER = 4_096

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import MAX_WAITING, LinkedKeeper
-from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.link.frames import Wire
 from tests.model.linked import Linked, Queue, message_of
 from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Pair
