@@ -33,14 +33,10 @@ from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Outbox,
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
-from celery_sqs_heartbeat.link.loops import WorkerLoop
-from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
-from celery_sqs_heartbeat.link.outliving import release_all_held
 from celery_sqs_heartbeat.link.polls import ReportedPolls
-from celery_sqs_heartbeat.link.processes import WorkerProcesses
 from celery_sqs_heartbeat.link.reaching import read_config
-from celery_sqs_heartbeat.link.readable import wait_readable
-from celery_sqs_heartbeat.link.serving import KeeperEnd, is_about_leases
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
+from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -153,9 +149,7 @@ class KeeperMain:
         if not has_stopped:
             # The worker's last messages, for example about tasks that are done.
             self._take_all(self._wire.receive() or ())
-            release_all_held(
-                self._keeper, self._leases, processes=self._processes, polls=self._polls
-            )
+            self._end.release_all_held(self._processes, self._polls)
         self._finish(has_stopped=has_stopped)
 
     def _serve(self) -> None:

@@ -1,21 +1,31 @@
-"""The keeper's end of the link: passes the worker's messages to a `ThreadKeeper`."""
+"""The keeper's end of the link: passes the worker's messages to a `ThreadKeeper`.
+
+Messages name a lease by the number that the worker gave it.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
+from celery_sqs_heartbeat.leases.recent import CAPACITY
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
+from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.messages import read_lease, read_receive, read_terms
-from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
+from celery_sqs_heartbeat.link.polls import ReportedPolls
+from celery_sqs_heartbeat.link.watching import WorkerProcesses
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +106,32 @@ class KeeperEnd:
             return self._take(message)
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenLink(f"the worker sent an invalid message: {error}") from error
+
+    def held(self) -> list[Lease]:
+        """Return the leases on messages that the worker has neither acked nor released."""
+        return [lease for lease in self._keeper.leases() if lease.goal is Goal.HOLD]
+
+    def release_all_held(self, processes: WorkerProcesses, polls: ReportedPolls) -> None:
+        """Release a dead worker's messages, each as soon as no process can still run its task.
+
+        If the worker had a long poll open on the queue, the release is delayed until that poll
+        ends. Otherwise SQS would deliver the message to the poll, whose answer no one reads.
+        """
+        held = self.held()
+        logger.warning(
+            "sqs-heartbeat: the worker is gone: releasing %s that it held",
+            counted(len(held), "message"),
+        )
+        processes.kill_pool()
+        while held:
+            for lease in held:
+                number = self._leases.number(lease.receipt_handle) or 0
+                if not processes.may_run(self._leases.pids.get(number)):
+                    delay = polls.left(lease.queue_url)
+                    self._keeper.release(lease.receipt_handle, delay, WORKER_DIED)
+            held = self.held()
+            if held:
+                time.sleep(TICK_SECONDS)
 
     def _take(self, message: list[Any]) -> bool:
         match message:
@@ -182,3 +218,78 @@ class KeeperEnd:
         # The lease has ended already: the worker must not wait for its end.
         self._send(("over", number, receives, False))
         return False
+
+
+class NumberedLeases:
+    """The leases of a keeper, by the numbers that its worker gave them. The keeper's board.
+
+    Args:
+        board: The board in shared memory that the worker and its tasks read.
+        send: Sends the worker a message.
+    """
+
+    def __init__(self, board: LeaseBoard, send: Callable[[Message], None]) -> None:
+        self._board = board
+        self._send = send
+        self._leases: dict[int, Lease] = {}
+        self._receives: dict[int, int] = {}
+        self._by_message: dict[tuple[str, str], int] = {}
+        self._by_handle: dict[str, int] = {}
+        #: An event may be reported after its lease has ended.
+        self._over_by_handle: OrderedDict[str, int] = OrderedDict()
+        #: By number: the process that runs the task.
+        self.pids: dict[int, int] = {}
+
+    def lease(self, number: int) -> Lease | None:
+        """Return the lease of a number; None if it has ended."""
+        return self._leases.get(number)
+
+    def number(self, receipt_handle: str) -> int | None:
+        """Return the number that a receipt handle has, or recently had."""
+        number = self._by_handle.get(receipt_handle)
+        return self._over_by_handle.get(receipt_handle) if number is None else number
+
+    def under_another(self, number: int, message: tuple[str, str]) -> Lease | None:
+        """Return the message's lease if it has one under a number other than `number`."""
+        other = self._by_message.get(message, number)
+        return None if other == number else self._leases.get(other)
+
+    def expect(self, number: int, receives: int, place: int | None, *handles: str) -> None:
+        """Note the number of a lease that is about to begin or to get a new receipt handle.
+
+        Args:
+            number: The lease's number.
+            receives: How many receives of the message the worker has reported.
+            place: The lease's place in the board; None if it has no place.
+            handles: All new receipt handles, in their order.
+        """
+        self._receives[number] = receives
+        self._by_handle.update(dict.fromkeys(handles, number))
+        known = self._leases.get(number)
+        first = known.handles[0] if known is not None else handles[0]
+        self._board.assign(first, place, receives)
+
+    def show(self, lease: Lease) -> None:
+        """Note a lease that is new or has changed."""
+        number = self._by_handle.get(lease.receipt_handle)
+        if number is not None:
+            self._leases[number] = lease
+            self._by_message[lease.key] = number
+        self._board.show(lease)
+
+    def remove(self, lease: Lease) -> None:
+        """Note that the book has forgotten a lease, and report it to the worker."""
+        self._board.remove(lease)
+        number = self._by_handle.get(lease.receipt_handle)
+        if number is None:
+            return
+        for handle in lease.handles:
+            self._by_handle.pop(handle, None)
+            self._over_by_handle[handle] = number
+        while len(self._over_by_handle) > CAPACITY:
+            self._over_by_handle.popitem(last=False)
+        self._by_message.pop(lease.key, None)
+        # A lease that ended while it was resumed was never shown.
+        self._leases.pop(number, None)
+        self.pids.pop(number, None)
+        self._send(("over", number, self._receives.pop(number, 0), lease.is_deleted))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.link.loops import STALL_SECONDS
+from celery_sqs_heartbeat.link.watching import STALL_SECONDS
 from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 from tests.acceptance.test_operating import ask, health, probe

@@ -21,8 +21,7 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
-from celery_sqs_heartbeat.link.serving import KeeperEnd
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
 from celery_sqs_heartbeat.testing import FakeClock
 
 #: One row of the table. In a long run some leases have no place for a while.

@@ -16,9 +16,7 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, frame, write
-from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
-from celery_sqs_heartbeat.link.outliving import held_by
-from celery_sqs_heartbeat.link.serving import KeeperEnd
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
 from tests.simulation.calls import Calls
 from tests.simulation.link import Line
 from tests.simulation.observing import EventRules
@@ -182,7 +180,7 @@ class KeeperProcess:
 
     def _outlive(self, last_words: list[list[Any]]) -> None:
         self._take(last_words)
-        for lease in held_by(self._keeper):
+        for lease in self._end.held():
             self._keeper.release(lease.receipt_handle, cause="worker died")
         self.go_on()
         self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)

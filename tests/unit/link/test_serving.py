@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
-from celery_sqs_heartbeat.link import messages, numbered_leases, serving
+from celery_sqs_heartbeat.link import messages, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.testing import FakeClock
@@ -219,7 +219,7 @@ def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
 def test_a_lease_keeps_its_number_however_many_leases_follow(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbered_leases, "CAPACITY", 3)
+    monkeypatch.setattr(serving, "CAPACITY", 3)
     served.receive(1, message="long")
     for number in range(2, 12):
         served.receive(number, message=f"m{number}")
