@@ -13,9 +13,8 @@ import time
 import zlib
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.current.record import KEY_BYTES, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
-from celery_sqs_heartbeat.current.table import SLOT_BYTES, Table
+from celery_sqs_heartbeat.current.table import KEY_BYTES, SLOT_BYTES, Table, key_of
 from celery_sqs_heartbeat.errors import NoLease
 
 _CHECKSUM = struct.Struct("<I4x")

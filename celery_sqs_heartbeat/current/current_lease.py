@@ -9,8 +9,8 @@ from celery_sqs_heartbeat.common.clock import now
 from celery_sqs_heartbeat.current.asked_delays import read_delay, write_delay
 from celery_sqs_heartbeat.current.claim import current_message
 from celery_sqs_heartbeat.current.given_seconds import check_seconds
-from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
+from celery_sqs_heartbeat.current.table import Mark, Record, key_of
 from celery_sqs_heartbeat.errors import LeaseLost, NoLease
 from celery_sqs_heartbeat.leases.message import group_of, receive_count_of, sequence_number_of
 

@@ -1,17 +1,17 @@
-"""Assigns leases to places in a table."""
+"""The places of a table: the worker assigns them to leases, then the keeper writes there."""
 
 from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.current.record import Record, key_of
-from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.current.table import REACH, Record, Table, key_of
+from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class Places:
     """Gives leases their places in a table. One process does this, and writes their first records.
 
-    From then on the keeper writes them, see `lease_board`. While there are leases without a place,
+    From then on the keeper writes them, see `LeaseBoard`. While there are leases without a place,
     the table says so. Then none of them counts as lost.
     """
 
@@ -61,3 +61,38 @@ class Places:
             freed = self._freed[row : row + REACH]
             place = row + freed.index(min(freed))
         return None if self._freed[place] == math.inf else place
+
+
+class LeaseBoard:
+    """Writes every lease that has a place to a table, including how it ended.
+
+    One process writes, under its keeper's lock. See `leases.register.Board`, and `Places`.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._places: dict[bytes, tuple[int, int]] = {}
+
+    def assign(self, receipt_handle: str, place: int | None, receives: int = 1) -> None:
+        """Note the place of the claim that began with a receipt handle.
+
+        Args:
+            place: None if it has none.
+            receives: How many receives of the message its owner knows of.
+        """
+        if place is not None:
+            self._places[key_of(receipt_handle)] = (place, receives)
+
+    def show(self, lease: Lease) -> None:
+        """Write down a lease that is new or has changed."""
+        key = key_of(lease.handles[0])
+        place, receives = self._places.get(key, (None, 0))
+        if place is not None:
+            self._table.write(place, key, Record.of(lease, receives=receives))
+
+    def remove(self, lease: Lease) -> None:
+        """Write down how a lease has ended."""
+        key = key_of(lease.handles[0])
+        place, receives = self._places.pop(key, (None, 0))
+        if place is not None:
+            self._table.write(place, key, Record.of(lease, is_over=True, receives=receives))

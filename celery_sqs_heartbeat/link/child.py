@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
-from celery_sqs_heartbeat.current.sharedfile import SharedFile
+from celery_sqs_heartbeat.current.sharing import SharedFile
 from celery_sqs_heartbeat.link.ignoring import signals_held_back
 
 #: With these, Prometheus's client would keep the keeper's metrics in the application's files and

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from celery_sqs_heartbeat.current.places import Places
-from celery_sqs_heartbeat.current.record import Record
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.table import Record, Table
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind

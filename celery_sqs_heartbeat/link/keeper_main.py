@@ -17,7 +17,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.current.lease_board import LeaseBoard
+from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.current.lease_board import LeaseBoard
+from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.table import Flag, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any
 
-from celery_sqs_heartbeat.current.lease_board import LeaseBoard
+from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender

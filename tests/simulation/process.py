@@ -8,9 +8,8 @@ from functools import partial
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.current.lease_board import LeaseBoard
-from celery_sqs_heartbeat.current.record import Record
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.places import LeaseBoard
+from celery_sqs_heartbeat.current.table import Record, Table
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_sqs_heartbeat.current.record import Flag, Record
+from celery_sqs_heartbeat.current.table import Flag, Record
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import agenda
 from celery_sqs_heartbeat.leases.calls import Call, Outcome

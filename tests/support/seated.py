@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.current.lease_board import LeaseBoard
-from celery_sqs_heartbeat.current.places import Places
-from celery_sqs_heartbeat.current.record import Record
+from celery_sqs_heartbeat.current.places import LeaseBoard, Places
 from celery_sqs_heartbeat.current.sharing import share_table
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.table import Record, Table
 from celery_sqs_heartbeat.leases.lease import Lease
 
 

@@ -17,9 +17,8 @@ from celery_sqs_heartbeat.current.asked_delays import (
     read_delay,
     write_delay,
 )
-from celery_sqs_heartbeat.current.record import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
-from celery_sqs_heartbeat.current.table import SLOT_BYTES
+from celery_sqs_heartbeat.current.table import SLOT_BYTES, key_of
 from tests.support.leases import lease_of
 from tests.support.workers import ROOT
 from tests.unit.asking import Worker, why_not

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.current.places import Places
-from celery_sqs_heartbeat.current.record import Mark, Record, key_of
-from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.current.table import REACH, Mark, Record, Table, key_of
 from tests.fuzz.shapes import FUZZ
 
 HELD = Record(Mark.HELD, expires_at=1.0, receives=1)

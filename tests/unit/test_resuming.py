@@ -6,9 +6,8 @@ from mmap import mmap
 
 import pytest
 
-from celery_sqs_heartbeat.current.lease_board import LeaseBoard
-from celery_sqs_heartbeat.current.record import key_of
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.places import LeaseBoard
+from celery_sqs_heartbeat.current.table import Table, key_of
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs

@@ -17,13 +17,13 @@ from typing import NoReturn
 import pytest
 
 from celery_sqs_heartbeat import NoLease, SqsHeartbeatError
-from celery_sqs_heartbeat.current import sharedfile, sharing
-from celery_sqs_heartbeat.current.record import Mark, key_of
+from celery_sqs_heartbeat.current import sharing
 from celery_sqs_heartbeat.current.sharing import (
     VARIABLE,
     shared_table,
     unshare_table,
 )
+from celery_sqs_heartbeat.current.table import Mark, key_of
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from tests.support.leases import lease_of
 from tests.support.seated import share_board
@@ -32,7 +32,7 @@ from tests.support.workers import ROOT
 #: How often a record is read while it is changed as fast as possible.
 READS = 100_000
 READ = """
-from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.table import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
 print(shared_table().read(key_of("a")).expires_at)
 """
@@ -44,7 +44,7 @@ nameless = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only L
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing is shared before or after a test. Files are created in the test's own folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(sharedfile, "SHARED_MEMORY", str(tmp_path))
+    monkeypatch.setattr(sharing, "SHARED_MEMORY", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
     yield tmp_path
     unshare_table()
@@ -152,12 +152,12 @@ def no_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharedfile, "DESCRIPTORS", "/gone/{pid}")
+    monkeypatch.setattr(sharing, "DESCRIPTORS", "/gone/{pid}")
 
 
 def descriptors_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.geteuid() + 1
-    monkeypatch.setattr(sharedfile.os, "geteuid", lambda: user)
+    monkeypatch.setattr(sharing.os, "geteuid", lambda: user)
 
 
 @pytest.mark.parametrize("system", [no_memory_files, no_descriptors, descriptors_of_root])
@@ -182,7 +182,7 @@ def test_a_worker_that_can_not_share_a_table_reports_it(monkeypatch: pytest.Monk
     def full(*arguments: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(sharedfile, "mmap", full)
+    monkeypatch.setattr(sharing, "mmap", full)
     before = open_files()
     with pytest.raises(SqsHeartbeatError, match=r"No space left on device.*/dev/shm"):
         share_board(8)
@@ -200,7 +200,7 @@ def test_a_missing_file_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Pat
 
 FORK = """
 import os
-from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.table import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
 from tests.support.seated import share_board
 from tests.support.leases import lease_of
@@ -225,7 +225,7 @@ def test_a_forked_child_sees_what_is_shown_after_the_fork() -> None:
 
 HAMMERED = """
 import sys
-from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.table import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
 
 table, key, seen, reads = shared_table(), key_of("a"), set(), 0

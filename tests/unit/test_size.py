@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 199, 13_960),
-    "package": (size.package, 446, 27_070),
-    "tests": (size.tests, 568, 53_830),
+    "core": (size.core, 196, 13_940),
+    "package": (size.package, 443, 27_050),
+    "tests": (size.tests, 568, 53_820),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

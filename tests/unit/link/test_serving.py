@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
-from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.current.table import REACH, Flag, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
