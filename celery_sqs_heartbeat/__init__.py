@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from celery_sqs_heartbeat.consumer.lease_keeper import LeaseKeeper
     from celery_sqs_heartbeat.consumer.received import Message
     from celery_sqs_heartbeat.current.current_lease import current_lease
-    from celery_sqs_heartbeat.current.release_message import ReleaseMessage
+    from celery_sqs_heartbeat.current.current_message import ReleaseMessage
     from celery_sqs_heartbeat.errors import (
         AlreadyHeld,
         ConfigurationError,
@@ -45,7 +45,7 @@ _HOME = {
     "Message": "consumer.received",
     "NoLease": "errors",
     "QueueInfo": "settings.failure",
-    "ReleaseMessage": "current.release_message",
+    "ReleaseMessage": "current.current_message",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.current_lease",
     "install": "worker.step",

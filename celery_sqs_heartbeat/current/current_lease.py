@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.current.asked_delays import read_delay, write_delay
-from celery_sqs_heartbeat.current.claim import current_message
-from celery_sqs_heartbeat.current.given_seconds import check_seconds
+from celery_sqs_heartbeat.current.current_message import (
+    check_seconds,
+    current_message,
+    read_delay,
+    write_delay,
+)
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.current.table import Mark, Record, key_of
 from celery_sqs_heartbeat.errors import LeaseLost, NoLease

@@ -38,7 +38,7 @@ _TICK = struct.Struct("<8xd")
 _SEQUENCE = struct.Struct("<16xQ")
 _ROW_BYTES = REACH * RECORD_BYTES
 #: Bytes behind the records for each place, for the task that runs with its lease, see
-#: `asked_delays`.
+#: `current_message`.
 SLOT_BYTES = 40
 _PLACE_BYTES = RECORD_BYTES + SLOT_BYTES
 

@@ -9,7 +9,7 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.current.asked_delays import asked_delay
+from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo

@@ -21,8 +21,7 @@ from typing import Any
 
 from celery import current_task, signals
 
-from celery_sqs_heartbeat.current.claim import current_message
-from celery_sqs_heartbeat.current.release_message import ReleaseMessage
+from celery_sqs_heartbeat.current.current_message import ReleaseMessage, current_message
 from celery_sqs_heartbeat.current.sharing import VARIABLE, shared_table
 from celery_sqs_heartbeat.errors import NoLease
 from celery_sqs_heartbeat.worker.retrying import release_retries

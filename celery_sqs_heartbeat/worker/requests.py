@@ -19,14 +19,8 @@ from kombu.utils.encoding import safe_repr, safe_str
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.current.asked_delays import asked_retry
-from celery_sqs_heartbeat.current.release_message import ReleaseMessage
-from celery_sqs_heartbeat.leases.events import UNSETTLED
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.message import is_fifo
+from celery_sqs_heartbeat.current.current_message import ReleaseMessage, asked_retry
 from celery_sqs_heartbeat.link.watching import WatchedProcess
-from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
-from celery_sqs_heartbeat.transport.orphaned_messages import Watch
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 from celery_sqs_heartbeat.worker.retrying import ReleasedRetry
 from celery_sqs_heartbeat.worker.starts import StartingRequest

@@ -26,8 +26,7 @@ from celery.utils.serialization import raise_with_context
 from celery.utils.time import maybe_make_aware
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.current.asked_delays import ask_for_retry
-from celery_sqs_heartbeat.current.claim import current_message
+from celery_sqs_heartbeat.current.current_message import ask_for_retry, current_message
 from celery_sqs_heartbeat.leases.lease import Lease
 
 logger = get_logger(__name__)

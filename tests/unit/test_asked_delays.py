@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import NoLease, current_lease
-from celery_sqs_heartbeat.current.asked_delays import (
+from celery_sqs_heartbeat.current.current_message import (
     ask_for_retry,
     asked_delay,
     asked_retry,

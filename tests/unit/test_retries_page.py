@@ -12,7 +12,7 @@ from celery import Celery
 from celery_sqs_heartbeat import ReleaseMessage
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
 from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
-from celery_sqs_heartbeat.current.asked_delays import asked_delay
+from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, parse_policy

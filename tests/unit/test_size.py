@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 196, 13_940),
-    "package": (size.package, 443, 27_050),
+    "core": (size.core, 193, 13_930),
+    "package": (size.package, 440, 27_040),
     "tests": (size.tests, 568, 53_820),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
