@@ -1,4 +1,4 @@
-"""One message that a worker holds."""
+"""One message that a worker holds, and what its keeper has written about it in the table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from celery_sqs_heartbeat.current.table import Flag, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases.events import HANDED_ON
-from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo
+
+_STATUSES = {
+    Mark.HELD: LeaseStatus.OWNED,
+    Mark.CAPPED: LeaseStatus.CAPPED,
+    Mark.REFUSED: LeaseStatus.REFUSED,
+    Mark.LOST: LeaseStatus.LOST,
+}
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -17,6 +25,7 @@ class HeldMessage:
 
     Attributes:
         number: Identifies it on the link.
+        table: Where the keeper writes what SQS has confirmed.
         receives: How many receives of it the keeper knows of.
         place: Its place in the table; None if it has no place.
         pid: The process that runs its task; None before the task starts.
@@ -28,6 +37,7 @@ class HeldMessage:
 
     lease: Lease
     number: int
+    table: Table = field(repr=False)
     receives: int = 1
     place: int | None = None
     pid: int | None = None
@@ -52,3 +62,67 @@ class HeldMessage:
         """
         is_new = self.message is not None and self.lease.started_at is None
         return is_new and self.lease.cause in HANDED_ON
+
+    def note_written(self) -> None:
+        """Note that the worker has just written the record."""
+        if self.place is not None:
+            self.seen = self.table.written(self.place)
+
+    def refresh(self) -> Lease:
+        """Update the lease from the table, and return it."""
+        lease = self.lease
+        if self.place is None:
+            return lease
+        written = self.table.written(self.place)
+        if written == self.seen:
+            # Nothing has changed. To look up the record would take six times as long.
+            return lease
+        record = self._known_record()
+        if record is None:
+            return lease
+        # The record may have changed between the two reads.
+        self.seen = written if Record.unpack(written) == record else b""
+        lease.status = _STATUSES.get(record.mark, lease.status)
+        lease.expires_at = record.expires_at
+        lease.hidden_until = max(lease.hidden_until, record.hidden_until)
+        lease.is_exclusive = self.is_certain and bool(record.flags & Flag.CERTAIN)
+        lease.extensions = int(bool(record.flags & Flag.EXTENDED))
+        if lease.extensions:
+            lease.last_timeout = lease.terms.visibility_timeout
+        return lease
+
+    def is_over(self) -> bool:
+        """Return whether the keeper is done with it."""
+        return bool(self._flags() & Flag.OVER)
+
+    def is_deleted(self) -> bool:
+        """Return whether SQS has confirmed the delete."""
+        return bool(self._flags() & Flag.DELETED)
+
+    def was_released(self) -> bool:
+        """Return whether the keeper has sent a release, or is done with it."""
+        return bool(self._flags() & (Flag.RELEASING | Flag.OVER))
+
+    def may_be_releasing(self) -> bool:
+        """Return whether a release may have been sent."""
+        record = self._record()
+        if record is None or record.mark is Mark.UNKNOWN:
+            # It has no place, or its keeper was killed while it wrote the record.
+            return True
+        return bool(self._flags() & Flag.RELEASING)
+
+    def _flags(self) -> int:
+        record = self._known_record()
+        return record.flags if record is not None else 0
+
+    def _known_record(self) -> Record | None:
+        record = self._record()
+        if record is None or record.mark is Mark.UNKNOWN or record.receives < self.receives:
+            # The keeper does not know of the latest receive yet.
+            return None
+        return record
+
+    def _record(self) -> Record | None:
+        if self.place is None:
+            return None
+        return self.table.find(key_of(self.lease.handles[0]))

@@ -23,7 +23,6 @@ from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs, receipt
 from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
 from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 from celery_sqs_heartbeat.link.held_message import HeldMessage
-from celery_sqs_heartbeat.link.written import WrittenLeases
 
 
 class HeldMessages:
@@ -41,7 +40,6 @@ class HeldMessages:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._places = Places(table)
-        self._written = WrittenLeases(table)
         self._by_key: dict[tuple[str, str], HeldMessage] = {}
         self._by_handle: dict[str, HeldMessage] = {}
         self._by_number: dict[int, HeldMessage] = {}
@@ -69,13 +67,13 @@ class HeldMessages:
     def leases(self) -> Iterator[Lease]:
         """Yield the leases in their current state."""
         for held in self._by_key.values():
-            yield self._written.refresh(held)
+            yield held.refresh()
 
     def get(self, receipt_handle: str) -> HeldMessage | None:
         """Return the held message that has, or once had, that handle, in its current state."""
         held = self._by_handle.get(receipt_handle)
         if held is not None:
-            self._written.refresh(held)
+            held.refresh()
         return held
 
     def is_disowned(self, receipt_handle: str) -> bool:
@@ -119,7 +117,7 @@ class HeldMessages:
         self._by_handle[receive.receipt_handle] = held
         if held.receives == 1:
             held.place = self._places.take(receive.receipt_handle, Record.of(lease, receives=1))
-            self._written.note_written(held)
+            held.note_written()
         return receipt, held
 
     def done(self, receipt_handle: str, now: float) -> HeldMessage | None:
@@ -222,22 +220,22 @@ class HeldMessages:
         for held in list(self._by_number.values()):
             is_current = self._by_key.get(held.lease.key) is held
             is_ending = held.lease.goal is not Goal.HOLD
-            if not is_current or (is_ending and self._written.is_over(held)):
+            if not is_current or (is_ending and held.is_over()):
                 self._releases.pop(held.number, None)
-                is_deleted = self._written.is_deleted(held)
+                is_deleted = held.is_deleted()
                 self.end(held.number, held.receives, is_deleted=is_deleted, now=now)
         return [(each, self._resumed(each, now)) for each in self._by_number.values()]
 
     def _resumed(self, held: HeldMessage, now: float) -> bool:
         """Update a held message for a new keeper. Return whether it may have been released."""
-        lease = self._written.refresh(held)
-        if lease.goal is Goal.HOLD and self._written.was_released(held):
+        lease = held.refresh()
+        if lease.goal is Goal.HOLD and held.was_released():
             # The keeper released it because its group stopped, and the worker had not learned it.
             self._set_goal(held, Goal.RELEASE, now)
             return True
         if lease.goal is not Goal.RELEASE:
             return False
-        if self._written.may_be_releasing(held):
+        if held.may_be_releasing():
             # The release's outcome stays unknown, whatever end the new keeper reports.
             self._releases.pop(held.number, None)
             return True
@@ -250,7 +248,7 @@ class HeldMessages:
 
     def _begin(self, receive: Receive, terms: LeaseTerms) -> HeldMessage:
         lease = receive.new_lease(terms)
-        held = HeldMessage(lease=lease, number=next(self._numbers))
+        held = HeldMessage(lease=lease, number=next(self._numbers), table=self.table)
         self._by_key[lease.key] = self._by_number[held.number] = held
         return held
 
@@ -265,7 +263,7 @@ class HeldMessages:
         ]
 
     def _release(self, held: HeldMessage, delay: int, now: float, cause: str) -> HeldMessage:
-        lease = self._written.refresh(held)
+        lease = held.refresh()
         lease.release_delay = delay
         lease.cause = cause
         self._set_goal(held, Goal.RELEASE, now)

@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 193, 13_930),
-    "package": (size.package, 440, 27_040),
-    "tests": (size.tests, 568, 53_820),
+    "core": (size.core, 192, 13_920),
+    "package": (size.package, 439, 27_030),
+    "tests": (size.tests, 568, 53_830),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, fields, replace
+from mmap import mmap
 from typing import Any
 from zlib import crc32
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
@@ -24,6 +25,8 @@ from celery_sqs_heartbeat.link.messages import VERSION
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import lease_of
 from tests.unit.link.pairs import pack
+
+TABLE = Table(mmap(-1, Table.size_for(REACH)))
 
 texts = st.text(st.characters(), max_size=12)
 seconds = st.floats(allow_nan=False)
@@ -137,7 +140,7 @@ def test_an_event_survives_the_link(number: int, event: Event) -> None:
 def test_a_lease_that_is_resumed_survives_the_link(
     lease: Lease, was_releasing: bool, place: int | None, pid: int | None
 ) -> None:
-    holding = HeldMessage(lease=lease, number=7, receives=3, place=place, pid=pid)
+    holding = HeldMessage(lease=lease, table=TABLE, number=7, receives=3, place=place, pid=pid)
     said = over_the_link(messages.resume(holding, was_releasing=was_releasing))
     assert said[:6] == ["resume", 7, 3, place, was_releasing, pid]
     read = messages.read_lease(*said[6:])
@@ -149,7 +152,7 @@ def test_a_lease_that_is_resumed_survives_the_link(
 @FUZZ
 @given(receive=receives, lease=leases, receipt=st.sampled_from(ReceivedAs))
 def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: ReceivedAs) -> None:
-    holding = HeldMessage(lease=lease, number=7, receives=2, place=5, is_certain=False)
+    holding = HeldMessage(lease=lease, table=TABLE, number=7, receives=2, place=5, is_certain=False)
     said = over_the_link(messages.received(holding, receipt, receive))
     kind, number, count, place, value, values, terms_values, *rest = said
     assert (kind, number, count, place, ReceivedAs(value)) == ("received", 7, 2, 5, receipt)
@@ -201,7 +204,7 @@ def test_a_hello_does_not_show_its_token() -> None:
 
 
 def test_a_message_of_another_shape_has_another_version() -> None:
-    holding = HeldMessage(lease=lease_of("h"), number=1)
+    holding = HeldMessage(lease=lease_of("h"), table=TABLE, number=1)
     receive = Receive(
         queue_url="q",
         message_id="m",

@@ -64,7 +64,7 @@ class Served:
         self.take("received", number, receives, place, receipt.value, values, terms, is_certain)
 
     def resume(self, lease: Lease, number: int = 1, *, was_releasing: bool = False) -> None:
-        holding = HeldMessage(lease=lease, number=number, pid=77)
+        holding = HeldMessage(lease=lease, number=number, table=self.table, pid=77)
         self.take(*messages.resume(holding, was_releasing=was_releasing))
 
     def step(self, outcomes: Sequence[Outcome] = (Outcome.DONE,)) -> list[tuple[str, str]]:
