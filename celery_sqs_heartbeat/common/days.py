@@ -1,4 +1,4 @@
-"""Ranges of UTC days."""
+"""Ranges of UTC days, and the options `--from` and `--to` that choose one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import datetime
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import click
+
+_FORMAT, _WRITTEN = "%Y-%m-%d", "YYYY-MM-DD"
 _ONE_DAY = datetime.timedelta(days=1)
 
 
@@ -54,13 +57,6 @@ class Span:
         return f"{begin} to {self.last}" if begin else f"up to {self.last}"
 
 
-def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
-    try:
-        return day and day + by * _ONE_DAY
-    except OverflowError:
-        return None
-
-
 def stretches(days: Iterable[datetime.date]) -> list[Days]:
     """Return the days as ranges without gaps, the earliest first."""
     found: list[Days] = []
@@ -70,3 +66,48 @@ def stretches(days: Iterable[datetime.date]) -> list[Days]:
         else:
             found.append(Days.of(day))
     return found
+
+
+def _day(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> datetime.date | None:
+    if value is None:
+        return None
+    try:
+        return datetime.datetime.strptime(value, _FORMAT).date()  # noqa: DTZ007
+    except ValueError:
+        fault = f"{value!r} is not a day of the calendar: write {_WRITTEN}"
+        raise click.BadParameter(fault, context, parameter) from None
+
+
+from_option = click.option(
+    "--from",
+    "first",
+    callback=_day,
+    metavar=_WRITTEN,
+    help="First day to read, in UTC. Without it, the journal's first day.",
+)
+to_option = click.option(
+    "--to",
+    "last",
+    callback=_day,
+    metavar=_WRITTEN,
+    help="Last day to read, in UTC. Without it, the journal's last day.",
+)
+
+
+def check_days(first: datetime.date | None, last: datetime.date | None) -> None:
+    """Refuse days in the wrong order.
+
+    Raises:
+        click.UsageError: The first is after the last.
+    """
+    if first is not None and last is not None and first > last:
+        raise click.UsageError(f"--from {first} is after --to {last}: give the earlier day first")
+
+
+def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
+    try:
+        return day and day + by * _ONE_DAY
+    except OverflowError:
+        return None

@@ -17,7 +17,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from celery_sqs_heartbeat.common.numeric import is_number, is_whole
+from celery_sqs_heartbeat.common.values import is_number, is_whole
 from celery_sqs_heartbeat.consumer.hand_over import HandOver, Messages
 from celery_sqs_heartbeat.consumer.received import Message
 from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHeartbeatError

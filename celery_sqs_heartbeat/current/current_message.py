@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from celery import _state
 from celery.exceptions import Ignore, Reject
 
-from celery_sqs_heartbeat.common.numeric import is_number
+from celery_sqs_heartbeat.common.values import is_number
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.current.table import KEY_BYTES, SLOT_BYTES, Table, key_of
 from celery_sqs_heartbeat.errors import NoLease

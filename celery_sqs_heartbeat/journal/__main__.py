@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
-from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.checking import check_given, check_journal
 from celery_sqs_heartbeat.journal.fetching import fetched

@@ -6,8 +6,7 @@ import datetime
 
 import click
 
-from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
-from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, epilog, refusing
 from celery_sqs_heartbeat.pipeline.engine.choice import choose
 from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.common.importing import is_path
-from celery_sqs_heartbeat.common.numeric import is_whole
+from celery_sqs_heartbeat.common.values import is_path, is_whole
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.policy import implied_calls_per_second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_sqs_heartbeat.common.numeric import is_number
+from celery_sqs_heartbeat.common.values import is_number
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 
 

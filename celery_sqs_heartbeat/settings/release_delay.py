@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery_sqs_heartbeat.common.importing import NotImportable, import_named, is_path
-from celery_sqs_heartbeat.common.numeric import is_number
+from celery_sqs_heartbeat.common.values import NotImportable, import_named, is_number, is_path
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.settings.delay_functions import BadFunction, Form, form_of

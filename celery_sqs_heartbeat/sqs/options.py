@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.config import Config
 
-from celery_sqs_heartbeat.common.numeric import is_number, is_whole
+from celery_sqs_heartbeat.common.values import is_number, is_whole
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.message import is_fifo
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import boto3
 
-from celery_sqs_heartbeat.common.importing import NotImportable, import_named
+from celery_sqs_heartbeat.common.values import NotImportable, import_named
 from celery_sqs_heartbeat.errors import ConfigurationError
 
 SETTING = "sqs_heartbeat_session"

@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 192, 13_920),
-    "package": (size.package, 439, 27_030),
+    "core": (size.core, 191, 13_920),
+    "package": (size.package, 437, 27_030),
     "tests": (size.tests, 568, 53_830),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.days import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import (
     engine_option,

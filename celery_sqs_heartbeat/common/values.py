@@ -1,12 +1,22 @@
-"""Imports objects that users name by a path, such as `proj.aws:new_session`."""
+"""Checks values that users give: numbers, and paths to objects, such as `proj.aws:new_session`."""
 
 from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number. `True` and `False` are not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is of type int, but not bool."""
+    return isinstance(value, int) and is_number(value)
 
 
 class NotImportable(ValueError):
