@@ -20,11 +20,10 @@ def main(arguments: list[str]) -> int:
         return 2
     ignore_signals()
     try:
-        run(*map(int, arguments))
+        return run(*map(int, arguments))
     except BrokenLink as error:
         sys.stderr.write(f"sqs-heartbeat: {error}\n")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

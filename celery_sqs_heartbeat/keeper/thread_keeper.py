@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.common.waiting import wait_for
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
-from celery_sqs_heartbeat.keeper.running import RunningTicks
+from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
 from celery_sqs_heartbeat.leases.book import LeaseBook
@@ -54,7 +54,8 @@ class ThreadKeeper:
         observer: Called with every event, on the keeper's threads.
         dispatcher: Makes the calls. By default, threads of this process do.
         board: Shows every change of a lease, if given.
-        on_late: Called with the seconds by which the thread is late, or the process did not run.
+        on_late: Called by the thread with the seconds that a tick took, if that was too long, or
+            that the process did not run.
     """
 
     def __init__(
@@ -73,9 +74,8 @@ class ThreadKeeper:
     ) -> None:
         self._terms = terms or LeaseTerms.of(30)
         self._pid = os.getpid()
-        self._ticks = RunningTicks(
-            step=self.step,
-            guarded=lambda job: self._engine.change(lambda book, now: job()),
+        self._ticks = Ticks(
+            self.step,
             interval=interval,
             clock=clock,
             late_after=late_after,

@@ -118,7 +118,7 @@ class KeeperMain:
         health = self._keeper.health
         return replace(
             health,
-            replaced=health.replaced + self._replaced,
+            replaced=self._replaced,
             loop_age=self._loop.age,
             stalled=self._loop.is_stalled,
             connected=self._is_connected,
@@ -136,21 +136,26 @@ class KeeperMain:
         """Handle the messages that arrived together with the first."""
         self._take_all(messages)
 
-    def run(self) -> None:
-        """Keep the leases until the worker stops the keeper or ends."""
+    def run(self) -> int:
+        """Keep the leases until the worker stops the keeper or ends. Return the exit status."""
         self._keeper.start()
         self._observability.start(self, self._polls)
         while self._stop_timeout is None and not self._processes.main.has_ended:
             self._serve()
             if self._is_replaced():
                 # Another keeper has the leases.
-                return
+                return 0
+            if not self._keeper.health.alive:
+                # The worker starts another keeper.
+                self._outbox.push()
+                return 1
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
             # The worker's last messages, for example about tasks that are done.
             self._take_all(self._wire.receive() or ())
             self._end.release_all_held(self._processes, self._polls)
         self._finish(has_stopped=has_stopped)
+        return 0
 
     def _serve(self) -> None:
         """Wait for messages for one tick, then handle them."""
@@ -276,8 +281,8 @@ class KeeperMain:
             self._outbox.send(message)
 
 
-def run(link: int, table: int, *, logs: bool = True) -> None:
-    """Be the keeper of the worker at the other end of a link.
+def run(link: int, table: int, *, logs: bool = True) -> int:
+    """Be the keeper of the worker at the other end of a link. Return the exit status.
 
     Args:
         link: The descriptor of the link.
@@ -293,11 +298,12 @@ def run(link: int, table: int, *, logs: bool = True) -> None:
         wait_readable([wire.fileno()], None)
         messages = wire.receive()
         if messages is None:
-            return
+            return 0
         first = messages
     hello = read_hello(first[0])
     life = KeeperMain(wire, Table(mmap(table, 0)), hello, logs=logs)
     life.begin(first[1:])
-    life.run()
+    status = life.run()
     # The worker waits for this process to end from now on, and looks for no sign of life.
     wire.close()
+    return status

@@ -235,7 +235,7 @@ TICK_AGE = Metric(
 REPLACED = Metric(
     name="keeper_replaced",
     kind="counter",
-    help="How often the keeper's process, or one of its threads, was replaced.",
+    help="How often the keeper's process was replaced.",
 )
 STANDSTILLS = Metric(
     name="keeper_standstills",

@@ -1,4 +1,4 @@
-"""The keeper's own health: a dead thread is replaced, a late one is reported."""
+"""The keeper's own health: a dead thread and a late one are reported."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ import pytest
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
-from celery_sqs_heartbeat.keeper import running
-from celery_sqs_heartbeat.keeper import watchdog as watchdog_module
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.keeper.tick_thread import TickThread
-from celery_sqs_heartbeat.keeper.watchdog import Watchdog
+from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -74,8 +71,7 @@ def die() -> Once:
 
 
 @pytest.fixture
-def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ThreadKeeper]]:
-    monkeypatch.setattr(watchdog_module, "WATCH_SECONDS", 0.02)
+def new_keeper() -> Iterator[Callable[..., ThreadKeeper]]:
     keepers: list[ThreadKeeper] = []
 
     def make(sqs: CountingSqs, **options: Any) -> ThreadKeeper:
@@ -87,12 +83,8 @@ def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Thread
         keeper.stop()
 
 
-#: Python reports every thread that an error ends.
-DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-
-
 @pytest.mark.parametrize("where", ["clock", "dispatcher"])
-def test_a_dead_thread_is_replaced_and_its_leases_are_kept(
+def test_a_thread_that_dies_says_so_and_is_not_replaced(
     new_keeper: Callable[..., ThreadKeeper],
     die: Once,
     where: str,
@@ -121,13 +113,11 @@ def test_a_dead_thread_is_replaced_and_its_leases_are_kept(
     keeper.receive(QUEUE, MESSAGE)
     wait_until(lambda: sqs.sent)
     die.arm("sqs-heartbeat")
-    wait_until(lambda: keeper.health.replaced)
-    assert "the keeper's thread had died of SystemExit('on purpose')" in caplog.text
-    sent = sqs.sent
-    wait_until(lambda: sqs.sent > sent + 3)
-    health = keeper.health
-    assert (health.alive, health.late, health.replaced) == (True, False, 1)
-    assert len(keeper) == 1
+    wait_until(lambda: not keeper.health.alive)
+    assert "the keeper's thread has died, and extends no more leases" in caplog.text
+    assert "SystemExit: on purpose" in caplog.text
+    keeper.start()
+    assert not keeper.health.alive
 
 
 # Python reports every thread that an error ends.
@@ -146,10 +136,10 @@ def test_a_call_that_ends_its_thread_still_gets_a_result(
     wait_until(lambda: die.is_done)
     sent = sqs.sent
     wait_until(lambda: sqs.sent > sent + 3)
-    assert keeper.health.replaced == 0
+    assert keeper.health.alive
 
 
-def test_a_stopped_thread_is_not_replaced(
+def test_a_stopped_thread_is_neither_alive_nor_late(
     new_keeper: Callable[..., ThreadKeeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = new_keeper(CountingSqs())
@@ -158,50 +148,9 @@ def test_a_stopped_thread_is_not_replaced(
     assert keeper.health.alive
     keeper.stop()
     health = keeper.health
-    assert (health.alive, health.late, health.replaced) == (False, False, 0)
+    assert (health.alive, health.late) == (False, False)
     # It may have logged that the machine stalled.
     assert not [line for line in caplog.messages if "thread" in line]
-
-
-def test_a_thread_that_was_stopped_is_not_missed() -> None:
-    revived: list[str] = []
-    rounds = TickThread(lambda: clock.now() + 1, 1.0, clock.now, lambda seconds: None)
-    watchdog = Watchdog(
-        rounds, lambda: bool(revived.append("again")), lambda: LIMIT, clock.now, print
-    )
-    rounds.start()
-    rounds.stop()
-    rounds.join(PATIENCE)
-    assert not rounds.is_alive
-    watchdog.check()
-    assert revived == []
-
-
-@DIES
-def test_a_keeper_that_is_stopped_while_its_watchdog_checks_stays_stopped(
-    new_keeper: Callable[..., ThreadKeeper], die: Once, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    revived: list[bool] = []
-
-    def interfering(rounds: TickThread, revive: Callable[[], bool], *others: Any) -> Watchdog:
-        """A watchdog that is too late: its keeper is stopped just before it acts."""
-
-        def stop_first() -> bool:
-            keeper.stop(0)
-            revived.append(revive())
-            return revived[-1]
-
-        return Watchdog(rounds, stop_first, *others)
-
-    monkeypatch.setattr(running, "Watchdog", interfering)
-    sqs = CountingSqs()
-    keeper = new_keeper(sqs, observer=lambda _: die())
-    keeper.start()
-    die.arm("sqs-heartbeat")
-    keeper.receive(QUEUE, MESSAGE)
-    wait_until(lambda: revived)
-    assert revived == [False]
-    assert not keeper.health.alive
 
 
 @pytest.fixture
@@ -218,50 +167,65 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
 
 
 @pytest.fixture
-def rounds(fake_clock: FakeClock, threads: list[Callable[[], None]]) -> TickThread:
-    """A thread whose tick begins when the test starts it, and never ends."""
-    return TickThread(fake_clock, 1.0, fake_clock, lambda seconds: None)
-
-
-@pytest.fixture
 def told() -> list[float]:
-    """The delays that the watchdog has reported, in seconds."""
+    """The delays that were reported, in seconds."""
     return []
 
 
 @pytest.fixture
-def watchdog(rounds: TickThread, fake_clock: FakeClock, told: list[float]) -> Watchdog:
-    return Watchdog(rounds, lambda: True, lambda: LIMIT, fake_clock, told.append)
+def new_ticks(
+    fake_clock: FakeClock, threads: list[Callable[[], None]], told: list[float]
+) -> Callable[..., Ticks]:
+    def make(step: Callable[[], float], interval: float = 1.0) -> Ticks:
+        ticks = Ticks(
+            step, interval=interval, clock=fake_clock, late_after=LIMIT, on_late=told.append
+        )
+        ticks.start()
+        return ticks
+
+    return make
 
 
-def test_a_late_thread_is_reported_once_per_episode(
-    watchdog: Watchdog,
-    rounds: TickThread,
+def test_a_late_tick_shows_at_once_and_is_reported_when_it_ends(
+    new_ticks: Callable[..., Ticks],
     fake_clock: FakeClock,
+    threads: list[Callable[[], None]],
     told: list[float],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for episode in (1, 2):
-        rounds.start()
-        fake_clock.advance(LIMIT)
-        watchdog.check()
-        assert not watchdog.health.late
-        for _ in range(3):
-            fake_clock.advance(1)
-            watchdog.check()
-            assert watchdog.health.late
-        assert watchdog.health.last_tick_age == LIMIT + 3
-        rounds.start()
-        for _ in range(2):
-            watchdog.check()
-            assert not watchdog.health.late
-        assert caplog.text.count("the keeper is late: its last tick began 6.0 s ago") == episode
-        assert caplog.text.count("on time again, after 8.0 s") == episode
-        assert told == [LIMIT + 1] * episode
+    late: list[bool] = []
+
+    def step() -> float:
+        for seconds in (LIMIT, 3):
+            fake_clock.advance(seconds)
+            late.append(ticks.health.late)
+        assert ticks.health.last_tick_age == LIMIT + 3
+        ticks.stop()
+        return fake_clock()
+
+    ticks = new_ticks(step)
+    threads[0]()
+    assert late == [False, True]
+    assert told == [LIMIT + 3]
+    assert "the keeper was late: its last tick took 8.0 s" in caplog.text
+    assert not ticks.health.late
+
+
+def test_a_thread_that_does_not_begin_its_first_tick_is_late(
+    new_ticks: Callable[..., Ticks], fake_clock: FakeClock
+) -> None:
+    ticks = new_ticks(fake_clock)
+    fake_clock.advance(LIMIT)
+    assert not ticks.health.late
+    fake_clock.advance(1)
+    assert ticks.health.late
 
 
 def test_a_thread_that_sleeps_for_long_is_not_late(
-    fake_clock: FakeClock, threads: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+    new_ticks: Callable[..., Ticks],
+    fake_clock: FakeClock,
+    threads: list[Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     late: list[bool] = []
 
@@ -269,14 +233,12 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
         assert timeout == 3600
         for seconds in (timeout + LIMIT, 1):
             fake_clock.advance(seconds)
-            late.append(watchdog.health.late)
-        rounds.stop()
+            late.append(ticks.health.late)
+        ticks.stop()
         return True
 
     monkeypatch.setattr(AutoResetEvent, "wait", sleep)
-    rounds = TickThread(lambda: fake_clock() + 3600, 1.0, fake_clock, lambda seconds: None)
-    watchdog = Watchdog(rounds, lambda: True, lambda: LIMIT, fake_clock, lambda seconds: None)
-    rounds.start()
+    ticks = new_ticks(lambda: fake_clock() + 3600)
     threads[0]()
     assert late == [False, True]
 
@@ -314,7 +276,9 @@ def test_a_tick_may_be_late_by_the_smallest_threshold(
     [(0.1, 0.9, False), (0.1, 1.1, True), (5.0, 4.0, False), (5.0, 3600.0, True)],
 )
 def test_a_stalled_process_reports_the_standstill(
+    new_ticks: Callable[..., Ticks],
     fake_clock: FakeClock,
+    told: list[float],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     threads: list[Callable[[], None]],
@@ -324,35 +288,32 @@ def test_a_stalled_process_reports_the_standstill(
 ) -> None:
     def sleep(bell: AutoResetEvent, timeout: float) -> bool:
         fake_clock.advance(timeout + overslept)
-        rounds.stop()
+        ticks.stop()
         return False
 
     monkeypatch.setattr(AutoResetEvent, "wait", sleep)
-    told: list[float] = []
-    rounds = TickThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
-    rounds.start()
+    ticks = new_ticks(lambda: fake_clock() + interval, interval)
     threads[0]()
-    assert rounds.standstills == is_reported
+    assert ticks.health.standstills == is_reported
     assert told == ([pytest.approx(overslept)] if is_reported else [])
     assert (f"the process did not run for {overslept:.1f} s" in caplog.text) is is_reported
 
 
 def test_a_long_step_does_not_count_as_a_standstill(
-    fake_clock: FakeClock, threads: list[Callable[[], None]]
+    new_ticks: Callable[..., Ticks], fake_clock: FakeClock, threads: list[Callable[[], None]]
 ) -> None:
     began = fake_clock()
 
     def step() -> float:
         fake_clock.advance(60)
         if fake_clock() == began + 120:
-            rounds.stop()
+            ticks.stop()
         return fake_clock()
 
-    rounds = TickThread(step, 1.0, fake_clock, lambda seconds: None)
-    rounds.start()
+    ticks = new_ticks(step)
     threads[0]()
     assert fake_clock() == began + 120
-    assert rounds.standstills == 0
+    assert ticks.health.standstills == 0
 
 
 def test_a_forked_child_touches_nothing(new_keeper: Callable[..., ThreadKeeper]) -> None:

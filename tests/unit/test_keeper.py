@@ -15,7 +15,7 @@ import pytest
 from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.keeper.tick_thread import TickThread
+from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
@@ -366,8 +366,8 @@ def test_a_receive_is_reported_in_the_next_tick_and_wakes_no_thread(
 ) -> None:
     told: list[str] = []
     woken: list[str] = []
+    monkeypatch.setattr(Ticks, "wake", lambda ticks: woken.append("woken"))
     keeper = ThreadKeeper(sqs, observer=lambda event: told.append(event.kind.value))
-    monkeypatch.setattr(TickThread, "wake", lambda rounds: woken.append("woken"))
     keeper.step()
     keeper.receive(QUEUE, message())
     keeper.note_start("a-1")

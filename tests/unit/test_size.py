@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 191, 13_920),
-    "package": (size.package, 437, 27_030),
-    "tests": (size.tests, 568, 53_830),
+    "core": (size.core, 189, 13_800),
+    "package": (size.package, 435, 26_910),
+    "tests": (size.tests, 569, 53_830),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
