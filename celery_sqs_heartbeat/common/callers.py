@@ -22,11 +22,9 @@ class CallerThreads:
     Args:
         size: The most jobs at the same time.
         name: The name of the threads.
-        most_stand_ins: The most threads that may replace stuck ones.
     """
 
-    def __init__(self, size: int, name: str, *, most_stand_ins: int = 0) -> None:
-        self._most_stand_ins = most_stand_ins
+    def __init__(self, size: int, name: str) -> None:
         self._size = size
         self._name = name
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -34,7 +32,6 @@ class CallerThreads:
         self._lock = threading.RLock()
         self._threads = 0
         self._unfinished = 0
-        self._stand_ins = 0
         self._is_closed = False
 
     def submit(self, job: Callable[[], object]) -> None:
@@ -46,7 +43,7 @@ class CallerThreads:
         with self._lock:
             if self._is_closed:
                 return
-            if self._threads < min(self._unfinished + 1, self._size + self._stand_ins):
+            if self._threads < min(self._unfinished + 1, self._size):
                 try:
                     self._start_thread()
                 except RuntimeError:
@@ -55,18 +52,6 @@ class CallerThreads:
             self._unfinished += 1
             # Under the lock, so that no idle thread ends right now.
             self._jobs.put(job)
-
-    def add_stand_in(self) -> bool:
-        """Allow one more thread, to replace a stuck one. Return whether that was possible."""
-        with self._lock:
-            has_room = self._stand_ins < self._most_stand_ins
-            self._stand_ins += has_room
-            return has_room
-
-    def end_stand_in(self) -> None:
-        """Allow one thread less, because a stuck one continues."""
-        with self._lock:
-            self._stand_ins -= 1
 
     def close(self) -> None:
         """Let every thread end after its current job, without waiting."""

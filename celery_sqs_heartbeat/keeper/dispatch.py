@@ -6,7 +6,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from celery_sqs_heartbeat.common import clock
@@ -16,9 +16,9 @@ from celery_sqs_heartbeat.sqs.sending import sending_while
 
 logger = logging.getLogger(__name__)
 
-#: The most threads that replace stuck ones. If every call hangs, for example because a name server
-#: does not answer, threads must not fill the process.
-MAX_STAND_INS = 144
+#: The most threads. A call that hangs keeps its thread when it is given up, so there may be many
+#: more than calls at a time. If a name server does not answer, threads must not fill the process.
+MAX_THREADS = 160
 #: Takes one outcome for each entry of a call, in the same order.
 ApplyResults = Callable[[Sequence[Outcome]], None]
 
@@ -50,14 +50,16 @@ class Dispatcher(Protocol):
 class ThreadDispatcher:
     """Makes calls on as many threads as are needed at once, up to `size`.
 
-    While a call that was given up still hangs, another thread replaces its thread. A call with a
-    release is not sent after `Call.send_by`. It then counts as failed.
+    A call that was given up keeps its thread until it returns. A call with a release is not sent
+    after `Call.send_by`. It then counts as failed.
 
     Args:
         now: Returns monotonic seconds.
     """
 
-    def __init__(self, sqs: SqsCalls, size: int, now: Callable[[], float] = clock.now) -> None:
+    def __init__(
+        self, sqs: SqsCalls, size: int = MAX_THREADS, now: Callable[[], float] = clock.now
+    ) -> None:
         self._sqs = sqs
         self._size = size
         self._now = now
@@ -78,24 +80,14 @@ class ThreadDispatcher:
             apply_results([Outcome.FAILED] * len(call.entries))
 
     def give_up(self, call: Call) -> bool:
-        """Start a stand-in thread if the thread of this call is still in it."""
+        """Stop waiting for a call, and return whether it may have been sent."""
         with self._lock:
             job = self._jobs.get(id(call))
             if job is None:
                 # It has just returned, and its answer is about to be applied.
                 return True
             job.is_given_up = True
-            if job.has_begun and self._threads.add_stand_in():
-                job.stand_in_of = self._threads
             return job.may_be_sent
-
-    def prepare(self, job: Callable[[], object]) -> None:
-        """Run a job on one of the threads, so that the first call does not lose time with it.
-
-        Raises:
-            RuntimeError: No thread is free, and the system refuses a new one.
-        """
-        self._threads.submit(job)
 
     def close(self) -> None:
         """Let the threads end after their current calls. New threads make the next calls."""
@@ -103,15 +95,15 @@ class ThreadDispatcher:
         self._threads, self._jobs = self._new_threads(), {}
 
     def _new_threads(self) -> CallerThreads:
-        return CallerThreads(self._size, "sqs-heartbeat-call", most_stand_ins=MAX_STAND_INS)
+        return CallerThreads(self._size, "sqs-heartbeat-call")
 
     def _perform(self, call: Call, apply_results: ApplyResults, job: _Job) -> None:
         with self._lock:
             # The sender may send at once, unless it has called `_prepare` first.
-            job.has_begun = job.may_be_sent = not job.is_given_up
-            if not job.has_begun:
+            begins = job.may_be_sent = not job.is_given_up
+            if not begins:
                 self._jobs.pop(id(call), None)
-        if not job.has_begun:
+        if not begins:
             # It was given up while it waited for a thread. Its leases are in another call.
             apply_results([Outcome.UNKNOWN] * len(call.entries))
             return
@@ -123,8 +115,6 @@ class ThreadDispatcher:
         finally:
             with self._lock:
                 self._jobs.pop(id(call), None)
-                if job.stand_in_of is not None:
-                    job.stand_in_of.end_stand_in()
 
     def _prepare(self, job: _Job) -> None:
         with self._lock:
@@ -162,8 +152,6 @@ class ThreadDispatcher:
 class _Job:
     """One call on its way through a thread."""
 
-    has_begun: bool = False
     may_be_sent: bool = False
     is_given_up: bool = False
     is_late: bool = False
-    stand_in_of: CallerThreads | None = field(default=None, repr=False)

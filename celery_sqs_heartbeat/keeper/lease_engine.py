@@ -6,6 +6,7 @@ import functools
 import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -16,6 +17,7 @@ from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.health import MOST_HANGING
 from celery_sqs_heartbeat.leases.register import Board
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ class LeaseEngine:
         self._lock = SignalSafeLock()
         self._asleep_until = -math.inf
         self._is_gathering = False
+        #: The queue of each call that was given up and has not returned.
+        self._hanging: dict[int, str] = {}
         #: The threads that may have events to report: one entry for each `_reporting_after` block.
         self._reporting: list[int] = []
 
@@ -107,6 +111,11 @@ class LeaseEngine:
         """How many deletes and releases are not confirmed yet."""
         return self._book.ending
 
+    @property
+    def hanging(self) -> int:
+        """How many calls were given up and have not returned."""
+        return len(self._hanging)
+
     def step(self) -> float:
         """Make the calls that are due and return when to call this again.
 
@@ -117,10 +126,12 @@ class LeaseEngine:
                 # Awake: the end of the step sees all changes from here on.
                 self._asleep_until = -math.inf
                 book, now = self._book, self._clock()
-                book.give_up(now, self._dispatcher.give_up)
+                for call in book.give_up(now, self._dispatcher.give_up):
+                    self._hanging[id(call)] = call.queue_url
+                hanging = Counter(self._hanging.values())
                 calls = book.plan(now, MAX_CALLS - book.agenda.in_flight)
                 events += book.take_events()
-            self._dispatch(book, calls)
+            self._dispatch(book, calls, hanging)
         with self._lock:
             self._asleep_until = self._next_step(self._clock())
             return self._asleep_until
@@ -150,12 +161,16 @@ class LeaseEngine:
         finally:
             self._reporting += [me] * mine
 
-    def _dispatch(self, book: LeaseBook, calls: Sequence[Call]) -> None:
+    def _dispatch(self, book: LeaseBook, calls: Sequence[Call], hanging: Counter[str]) -> None:
         waiting = list(reversed(calls))
         try:
             while waiting:
                 call = waiting[-1]
-                self._dispatcher.dispatch(call, functools.partial(self._apply_results, book, call))
+                apply_results = functools.partial(self._apply_results, book, call)
+                if hanging[call.queue_url] < MOST_HANGING:
+                    self._dispatcher.dispatch(call, apply_results)
+                else:
+                    apply_results([Outcome.FAILED] * len(call.entries))
                 waiting.pop()
         finally:
             # After an error: without this their leases would wait for an answer indefinitely.
@@ -178,6 +193,7 @@ class LeaseEngine:
     def _apply_results(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
         with self._reporting_after() as events, self._lock:
             now = self._clock()
+            self._hanging.pop(id(call), None)
             try:
                 book.apply_results(call, outcomes, now)
             finally:

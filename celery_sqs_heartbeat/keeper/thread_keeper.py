@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
@@ -18,7 +19,6 @@ from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
@@ -86,7 +86,7 @@ class ThreadKeeper:
             clock=clock,
             jitter=jitter,
             observer=observer,
-            dispatcher=dispatcher or ThreadDispatcher(sqs, MAX_CALLS),
+            dispatcher=dispatcher or ThreadDispatcher(sqs),
             board=board,
             wake=self._ticks.wake,
         )
@@ -175,8 +175,10 @@ class ThreadKeeper:
 
     @property
     def health(self) -> KeeperHealth:
-        """Its thread's health. Reading it never blocks, even if the thread hangs."""
-        return KeeperHealth() if self._is_forked() else self._ticks.health
+        """Its health. Reading it never blocks, even if its threads hang."""
+        if self._is_forked():
+            return KeeperHealth()
+        return replace(self._ticks.health, hanging=self._engine.hanging)
 
     def _is_forked(self) -> bool:
         return self._pid != os.getpid()

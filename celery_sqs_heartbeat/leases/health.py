@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: So many calls of one queue may hang. Each occupies a thread until it returns, and the other
+#: queues need threads, too. A worker replaces a keeper with as many hanging calls in all.
+MOST_HANGING = 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperHealth:
@@ -15,6 +19,7 @@ class KeeperHealth:
         last_tick_age: Seconds since its last tick began; None before the first.
         late: Whether its next tick is overdue by more than leases can survive.
         replaced: How often it died and was replaced.
+        hanging: How many calls were given up and have not returned. Each occupies a thread.
         loop_age: Seconds since the worker's event loop last turned; None if no loop is watched:
             without a worker, while it is not connected, and during its shutdown.
         stalled: Whether `loop_age` is too long for a loop that works.
@@ -29,6 +34,7 @@ class KeeperHealth:
     late: bool = False
     replaced: int = 0
     standstills: int = 0
+    hanging: int = 0
     loop_age: float | None = None
     stalled: bool = False
     connected: bool = True

@@ -25,7 +25,7 @@ from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Listener, Wire
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor
+from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor, is_unfit
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.restart_backoff import RestartBackoff
@@ -231,9 +231,9 @@ class Attendant:
                 self._give_up(f"the keeper's process {self._last_end} before it was ready")
             else:
                 self._lose(self._last_end)
-        elif child is not None and not self._is_finishing() and self._is_gone():
+        elif child is not None and (fault := self._fault()):
             child.kill()
-            self._last_end = "did nothing for a second, and was killed"
+            self._last_end = f"{fault}, and was killed"
             self._lose(self._last_end)
         if self.is_ready:
             self._missing_since, self._has_been_ready = math.inf, True
@@ -246,9 +246,16 @@ class Attendant:
         if is_missing and self._clock() >= self._retry_at:
             self._replace()
 
-    def _is_gone(self) -> bool:
+    def _fault(self) -> str:
+        """Return why the keeper must be replaced, or an empty string."""
         # The thread that is the last keeper can't be replaced.
-        return self.error is None and self._liveness.is_gone()
+        if self._is_finishing() or self.error is not None:
+            return ""
+        if self._liveness.is_gone():
+            return "did nothing for a second"
+        hanging = self.stats.get("health", {}).get("hanging", 0)
+        is_old = is_unfit(hanging, self._clock() - self._born_at)
+        return f"had {hanging} calls that hang" if is_old else ""
 
     def _is_first(self) -> bool:
         """Return whether a worker starts that must have a keeper, and has had none yet."""

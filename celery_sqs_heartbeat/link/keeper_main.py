@@ -15,12 +15,12 @@ from mmap import mmap
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.callers import CallerThreads
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.observability import Observability
@@ -83,7 +83,8 @@ class KeeperMain:
         )
         self._clients = ClientPool(new_session)
         sqs = BotoSqs(self._clients, self._clients.address)
-        self._dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
+        #: Make clients, and send messages again.
+        self._others = CallerThreads(MAX_CALLS, "sqs-heartbeat-other")
         self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
         self._keeper = ThreadKeeper(
             sqs,
@@ -93,11 +94,10 @@ class KeeperMain:
                 log_event,
                 self._report,
             ),
-            dispatcher=self._dispatcher,
             board=self._leases,
             on_late=self._observability.note_late,
         )
-        self._sender = MessageSender(self._keeper, sqs.send_message, self._dispatcher.prepare)
+        self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
         self._end = KeeperEnd(
             self._keeper,
             self._leases,
@@ -204,7 +204,7 @@ class KeeperMain:
                 self._clients.use(read_config(config), queue_url, threshold, address=address)
                 # The client is made now: on a busy machine this takes a second, and the first call
                 # may be too urgent to wait for it.
-                self._dispatcher.prepare(partial(self._make_client, queue_url))
+                self._others.submit(partial(self._make_client, queue_url))
             case ["gap", seconds, int(deaths)]:
                 self._replaced = deaths
                 self._observability.note_late(seconds)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.health import MOST_HANGING
+from celery_sqs_heartbeat.link.restart_backoff import LONG_LIFE
 
 #: How often the worker checks its keeper, in seconds.
 LOOK_SECONDS = 0.2
@@ -23,6 +25,19 @@ _SLACK = 0.1
 _START_LOOKS = 15
 #: How long a keeper may take to start on a busy machine, in seconds.
 _START_SECONDS = 30.0
+
+
+def is_unfit(hanging: int, age: float) -> bool:
+    """Return whether calls occupy so many threads of a keeper that another one should continue.
+
+    They do not harm other queues at once. So it first lives long enough for its successor to start
+    without a pause. If calls hang for hours, a keeper is then replaced once a minute at most.
+
+    Args:
+        hanging: How many of its calls hang.
+        age: How long it has lived, in seconds.
+    """
+    return hanging >= MOST_HANGING and age >= LONG_LIFE
 
 
 class LivenessMonitor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 #: Pauses in seconds: none after the first death.
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 #: If a keeper has lived for so many seconds, the pauses start over.
-_LONG_LIFE = 60.0
+LONG_LIFE = 60.0
 
 
 class RestartBackoff:
@@ -26,7 +26,7 @@ class RestartBackoff:
         Args:
             age: How long the keeper lived, in seconds.
         """
-        if age >= _LONG_LIFE:
+        if age >= LONG_LIFE:
             self._young = 0
         pause = self._pause
         self.count += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
+from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock
@@ -46,7 +46,7 @@ class LaterDispatcher(ThreadDispatcher):
     """Makes the calls when the test requests it, as a thread would make them."""
 
     def __init__(self, sqs: BotoSqs) -> None:
-        super().__init__(sqs, MAX_CALLS)
+        super().__init__(sqs)
         self.waiting: list[Callable[[], None]] = []
 
     def dispatch(self, call: Call, settle: ApplyResults) -> None:

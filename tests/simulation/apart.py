@@ -145,7 +145,12 @@ class Apart:
         self._table.tick = 0.0
         self.has_begun = False
         self.process = KeeperProcess(
-            self._worker, self._memory, self._rules, to_worker, self._note_death
+            self._worker,
+            self._memory,
+            self._rules,
+            to_worker,
+            self._note_death,
+            lambda process: self._worker.when_awake(self.keeper, partial(self._end_unfit, process)),
         )
         self._to_keeper = Line(clock, self.process.hear, self._travel, opens_at)
         self.keeper.attach(LineWire(self._to_keeper), ())
@@ -199,6 +204,12 @@ class Apart:
         self._to_keeper.lose()
         later = world.clock() + self._shorten(NOTICE) * self._random.random()
         world.clock.at(later, partial(self._worker.when_awake, self.keeper, self._notice))
+
+    def _end_unfit(self, process: KeeperProcess) -> None:
+        """Kill a keeper whose calls hang, as an `Attendant` does."""
+        if process.is_unfit:
+            self._world.disturb(self._worker.name, "its keeper is killed because calls hang")
+            process.kill()
 
     def _notice(self) -> None:
         """Read the keeper's last events, and start another keeper after a pause."""

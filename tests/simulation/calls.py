@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, Outcome
+from celery_sqs_heartbeat.leases.health import MOST_HANGING
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from tests.simulation.network import NONE
@@ -112,7 +114,8 @@ class Calls:
         def failed() -> None:
             answered([Outcome.UNKNOWN] * len(call.entries))
 
-        sources = (world.starting, world.outage, world.holding, world.hangs)
+        lasting = (world.outage, world.holding, world.hangs) if self._may_hang() else ()
+        sources = (world.starting, *lasting)
         hang = next((hang for each in sources if (hang := each.draw(worker.name, call))), NONE)
 
         def send() -> None:
@@ -148,7 +151,7 @@ class Calls:
     def give_up(self, call: Call) -> bool:
         """Stop waiting for a call. Its answer is still carried back when it comes."""
         self._given_up.add(call)
-        may_be_sent = self._threads.give_up(call) and call not in self._unsent
+        may_be_sent = self._threads.has_begun(call) and call not in self._unsent
         outcome = Outcome.UNKNOWN if may_be_sent else Outcome.FAILED
         self._end(call, [outcome] * len(call.entries))
         self._world.unanswered(call)
@@ -173,6 +176,18 @@ class Calls:
                 self._lost.add(call)
             self._end(call, [Outcome.UNKNOWN] * len(call.entries))
             self._world.unanswered(call)
+
+    def _may_hang(self) -> bool:
+        """Return whether another call may hang.
+
+        Nothing replaces a keeper in its worker's process. If it had too many calls that never end,
+        their queue would get no more calls for good.
+        """
+        keeper = self._worker.keeper
+        return (
+            not isinstance(keeper, ThreadKeeper)
+            or keeper.health.hanging + len(self._under_way) < MOST_HANGING
+        )
 
     def _end(self, call: Call, outcomes: list[Outcome]) -> None:
         self._under_way.pop(call, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,6 @@ RATE = 0.004
 RATE_AGAIN = 0.2
 #: For how long, in visibility timeouts, if its answer comes after all.
 LASTS = (0.3, 0.8, 1.5, 4.0)
-#: The most calls of one worker that hang at once. Each takes a thread that only the end of its
-#: process returns, so with enough of them every keeper in a worker's process runs out of threads.
-MAX_HANGING = 72
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,6 @@ class Hangs:
         self._random = random.Random(f"{seed} hangs")
         #: Until when a worker uses connections that a firewall has forgotten.
         self._forgotten: dict[str, float] = {}
-        #: When each hanging call of a worker ends.
-        self._ends: defaultdict[str, list[float]] = defaultdict(list)
 
     def draw(self, worker: str, call: Call) -> Hang | None:
         """Return how a call hangs, or None for most."""
@@ -63,9 +57,6 @@ class Hangs:
         is_again = any(entry.lease.attempts == 1 for entry in call.entries)
         if self._random.random() >= (RATE_AGAIN if is_again else RATE):
             return None
-        ends = self._ends[worker] = [end for end in self._ends[worker] if end > world.clock()]
-        if len(ends) >= MAX_HANGING:
-            return None
         # The call is repeated once it is given up.
         world.tally.visibility_bound += 1
         seconds = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
@@ -76,10 +67,8 @@ class Hangs:
             self._forgotten[worker] = world.clock() + timeout
             return Hang(there=math.inf, fails_after=timeout)
         if chance < 0.4:
-            ends.append(math.inf)
             world.disturb(worker, "a call is never answered")
             return Hang(there=math.inf)
-        ends.append(world.clock() + seconds)
         # If sent late, it may disturb a new owner. That must not happen in a calm world.
         if chance < 0.7 or world.profile.is_calm:
             world.disturb(worker, "a call is answered late")

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, frame, write
+from celery_sqs_heartbeat.link.liveness import is_unfit
 from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
 from tests.simulation.calls import Calls
 from tests.simulation.link import Line
@@ -41,6 +42,7 @@ class KeeperProcess:
         memory: The memory that it shares with its worker.
         to_worker: The link's direction toward the worker.
         on_death: Called when it dies before its worker.
+        on_unfit: Called while too many of its calls hang.
 
     Attributes:
         board: What its keeper believes.
@@ -55,16 +57,19 @@ class KeeperProcess:
         rules: CallRules,
         to_worker: Line,
         on_death: Callable[[], None],
+        on_unfit: Callable[[KeeperProcess], None],
     ) -> None:
         self.worker = worker
         self._world = worker.world
         self._to_worker = to_worker
         self._on_death = on_death
+        self._on_unfit = on_unfit
         self._steps_left: int | None = None
         self._has_aim = False
         self._may_die: Callable[[], bool] = lambda: True
         self._is_hung = False
         self.is_up = self.worker_is_up = True
+        self._began_at = self._world.clock()
         self.board = Board()
         self.given_up: set[str] = set()
         self._rules = EventRules(worker, self.board)
@@ -83,6 +88,12 @@ class KeeperProcess:
         self._rounds = Rounds(worker, self._keeper, self)
         sender = MessageSender(self._keeper, self.calls.sqs.send_message, lambda job: job())
         self._end = KeeperEnd(self._keeper, self._leases, self._send, sender, wants_all=False)
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether its worker must replace it because its calls hang."""
+        age = self._world.clock() - self._began_at
+        return self.is_up and is_unfit(self._keeper.health.hanging, age)
 
     # -- Its life ----------------------------------------------------------------------
 
@@ -113,8 +124,10 @@ class KeeperProcess:
             job()
 
     def go_on(self) -> None:
-        """Do what is due."""
+        """Do what is due. Its worker then looks whether its calls hang."""
         self._rounds.make()
+        if self.is_unfit:
+            self._on_unfit(self)
 
     def kill_at(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
         """Have it die after so many steps, once it may die.

@@ -11,10 +11,11 @@ import pytest
 
 from celery_sqs_heartbeat.current.table import Flag, Record
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases import agenda
+from celery_sqs_heartbeat.keeper import lease_engine
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
+from celery_sqs_heartbeat.link import liveness
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.sqs import adapter, queues
@@ -161,20 +162,20 @@ def test_a_worker_that_does_not_read_its_last_poll_leaves_messages_in_flight(
     assert "ended without reading" in failure
 
 
-def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
+def test_a_queue_that_hangs_without_a_limit_takes_the_threads_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(agenda, "STUCK_SECONDS", 0.0)
-    _, _, failure = simulate(4_000, 3, WITHIN)
-    assert failure is not None
-    assert "waits for a thread, although its queue answers" in failure
+    for module in (lease_engine, liveness):
+        monkeypatch.setattr(module, "MOST_HANGING", math.inf)
+    with pytest.raises(Violation, match="waits for a thread, although its queue answers"):
+        World("calm-apart", 23).run()
 
 
 @pytest.mark.parametrize(
     ("seed", "forgotten"),
     [
         pytest.param(105, "limit", id="extensions"),
-        pytest.param(16, "releases", id="releases", marks=pytest.mark.thorough),
+        pytest.param(132, "releases", id="releases", marks=pytest.mark.thorough),
     ],
 )
 def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found(
@@ -209,11 +210,11 @@ def test_one_seed_reproduces_everything() -> None:
 
 
 def test_a_failure_names_its_message_and_how_to_reproduce_it() -> None:
-    world = World("storm", 1)
+    world = World("storm", 6)
     world.run()
     message_id = next(named for _, _, what, named in reversed(world.trace) if what == "begins")
-    text = report(world, "storm", 1, AssertionError(f"2: {message_id} runs again"))
-    assert "Replay it: python -m tests.simulation --replay storm 1" in text
+    text = report(world, "storm", 6, AssertionError(f"2: {message_id} runs again"))
+    assert "Replay it: python -m tests.simulation --replay storm 6" in text
     assert f"2: {message_id[:8]} runs again" in text
     assert f"begins                   {message_id[:8]}" in text
 
@@ -335,7 +336,7 @@ def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
 
     monkeypatch.setattr(Line, "__init__", with_the_old_reader)
     with pytest.raises(BrokenLink):
-        World("calm-apart", 75).run()
+        World("calm-apart", 88).run()
 
 
 _record_of = Record.of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.keeper.dispatch import MAX_STAND_INS
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
+from celery_sqs_heartbeat.keeper.dispatch import MAX_THREADS
+from celery_sqs_heartbeat.leases.calls import Call
 
 
 class Threads:
@@ -19,7 +19,6 @@ class Threads:
     def __init__(self, on_wait: Callable[[Call], None]) -> None:
         self._on_wait = on_wait
         self._busy: set[int] = set()
-        self._stand_ins: set[int] = set()
         self._waiting: deque[tuple[Call, Callable[[], None]]] = deque()
 
     def submit(self, call: Call, begin: Callable[[], None]) -> None:
@@ -29,21 +28,17 @@ class Threads:
         if self._waiting:
             self._on_wait(call)
 
-    def give_up(self, call: Call) -> bool:
-        """If a call is stuck in a thread, have another thread take that thread's place."""
-        has_begun = call.number in self._busy
-        if has_begun and len(self._stand_ins) < MAX_STAND_INS:
-            self._stand_ins.add(call.number)
-        return has_begun
+    def has_begun(self, call: Call) -> bool:
+        """Return whether a call has a thread."""
+        return call.number in self._busy
 
     def end(self, call: Call) -> None:
         """Note that a call has returned."""
         self._busy.discard(call.number)
-        self._stand_ins.discard(call.number)
         self._begin()
 
     def _begin(self) -> None:
-        while self._waiting and len(self._busy) < MAX_CALLS + len(self._stand_ins):
+        while self._waiting and len(self._busy) < MAX_THREADS:
             call, begin = self._waiting.popleft()
             self._busy.add(call.number)
             begin()

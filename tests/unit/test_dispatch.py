@@ -15,8 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
 
-from celery_sqs_heartbeat.common.callers import CallerThreads
-from celery_sqs_heartbeat.keeper.dispatch import MAX_STAND_INS, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
@@ -53,22 +52,22 @@ def planned(count: int) -> list[Call]:
     return booking.plan(count)
 
 
-def test_a_call_is_made_although_given_up_calls_block_all_threads(
+def test_a_call_that_was_given_up_keeps_its_thread_and_the_next_one_gets_another(
     sqs: HangingSqs,
 ) -> None:
-    stuck, after = planned(2)
-    dispatcher = ThreadDispatcher(sqs, 1)
+    stuck, after, last = planned(3)
+    dispatcher = ThreadDispatcher(sqs, 2)
     settled: list[int] = []
-    dispatcher.dispatch(stuck, lambda outcomes: settled.append(stuck.number))
-    wait_until(lambda: sqs.begun == [stuck.number])
-    # The client does not report when it sends.
-    assert dispatcher.give_up(stuck)
-    dispatcher.dispatch(after, lambda outcomes: settled.append(after.number))
-    wait_until(lambda: sqs.begun == [stuck.number, after.number])
-    assert settled == []
+    for call in (stuck, after):
+        dispatcher.dispatch(call, lambda outcomes, number=call.number: settled.append(number))
+        wait_until(lambda call=call: sqs.begun[-1:] == [call.number])
+        # The client does not report when it sends.
+        assert dispatcher.give_up(call)
+    dispatcher.dispatch(last, lambda outcomes: settled.append(last.number))
+    assert (sqs.begun, settled) == ([stuck.number, after.number], [])
     sqs.let_go.set()
-    # Its answer is passed on, however late it arrives.
-    wait_until(lambda: sorted(settled) == [stuck.number, after.number])
+    # Their answers are passed on, however late they arrive.
+    wait_until(lambda: sorted(settled) == [stuck.number, after.number, last.number])
 
 
 def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: HangingSqs) -> None:
@@ -86,26 +85,15 @@ def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: Hang
     assert waiting.number in settled
 
 
-def test_spare_threads_are_few_and_end_with_the_calls_that_they_replace() -> None:
-    threads = CallerThreads(1, "test", most_stand_ins=MAX_STAND_INS)
-    added = [threads.add_stand_in() for _ in range(MAX_STAND_INS + 1)]
-    assert added == [True] * MAX_STAND_INS + [False]
-    threads.end_stand_in()
-    assert threads.add_stand_in()
-    threads.close()
-
-
 def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingSqs) -> None:
-    (call,) = planned(1)
+    call, after = planned(2)
     dispatcher = ThreadDispatcher(sqs, 1)
     sqs.let_go.set()
-    ended = threading.Event()
-    dispatcher.dispatch(call, lambda outcomes: ended.set())
-    assert ended.wait(PATIENCE)
-    # Its only thread has finished the call when it takes the next job.
-    free = threading.Event()
-    dispatcher.prepare(free.set)
-    assert free.wait(PATIENCE)
+    settled: list[int] = []
+    for each in (call, after):
+        dispatcher.dispatch(each, lambda outcomes, number=each.number: settled.append(number))
+    # Its only thread has finished the call when it takes the next one.
+    wait_until(lambda: settled == [call.number, after.number])
     assert dispatcher.give_up(call)
     dispatcher.close()
 

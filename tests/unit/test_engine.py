@@ -7,7 +7,8 @@ import pytest
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.health import MOST_HANGING
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
 from celery_sqs_heartbeat.testing import FakeClock
@@ -21,9 +22,11 @@ class Collects:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.answers: list[ApplyResults] = []
 
     def dispatch(self, call: Call, settle: ApplyResults) -> None:
         self.calls.append(call)
+        self.answers.append(settle)
 
     def give_up(self, call: Call) -> bool:
         return True
@@ -53,12 +56,12 @@ class Awaited:
     def wake(self) -> None:
         self.woken += 1
 
-    def receive(self, name: str) -> None:
+    def receive(self, name: str, queue_url: str = "https://q") -> None:
         now = self.clock()
         self.engine.change(
             lambda book, _: book.receive(
                 Receive(
-                    queue_url="https://q",
+                    queue_url=queue_url,
                     message_id=name,
                     receipt_handle=name,
                     receive_count=1,
@@ -129,3 +132,27 @@ def test_changes_after_which_nothing_is_due_wake_no_one(awaited: Awaited) -> Non
     with awaited.engine.gathering():
         pass
     assert awaited.woken == 0
+
+
+def test_a_queue_whose_calls_hang_gets_no_more_of_them_and_the_others_do(awaited: Awaited) -> None:
+    dispatcher = awaited.dispatcher
+    for number in range(2 * MOST_HANGING):
+        awaited.receive(f"m{number}")
+        awaited.release(f"m{number}")
+        awaited.engine.step()
+        # The call is given up.
+        awaited.clock.advance(5)
+        awaited.engine.step()
+    assert awaited.engine.hanging == MOST_HANGING
+    assert len(dispatcher.calls) == MOST_HANGING
+    awaited.receive("other", "https://other")
+    awaited.release("other")
+    awaited.engine.step()
+    assert dispatcher.calls[-1].queue_url == "https://other"
+
+    # A call that returns makes room for another one.
+    dispatcher.answers[0]([Outcome.UNKNOWN] * len(dispatcher.calls[0].entries))
+    assert awaited.engine.hanging == MOST_HANGING - 1
+    awaited.clock.advance(5)
+    awaited.engine.step()
+    assert dispatcher.calls[-1].queue_url == "https://q"

@@ -211,16 +211,6 @@ def test_a_late_tick_shows_at_once_and_is_reported_when_it_ends(
     assert not ticks.health.late
 
 
-def test_a_thread_that_does_not_begin_its_first_tick_is_late(
-    new_ticks: Callable[..., Ticks], fake_clock: FakeClock
-) -> None:
-    ticks = new_ticks(fake_clock)
-    fake_clock.advance(LIMIT)
-    assert not ticks.health.late
-    fake_clock.advance(1)
-    assert ticks.health.late
-
-
 def test_a_thread_that_sleeps_for_long_is_not_late(
     new_ticks: Callable[..., Ticks],
     fake_clock: FakeClock,

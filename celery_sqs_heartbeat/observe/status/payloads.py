@@ -45,6 +45,7 @@ def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, A
         "last_tick_age": rounded(health.last_tick_age),
         "replaced": health.replaced,
         "standstills": health.standstills,
+        "hanging": health.hanging,
         "last_loop_age": rounded(health.loop_age),
         "polls": [
             {

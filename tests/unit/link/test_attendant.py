@@ -16,6 +16,7 @@ import pytest
 
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.health import MOST_HANGING
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import liveness, messages
@@ -308,6 +309,27 @@ def test_a_keeper_that_hangs_is_killed_and_replaced(
     assert "did nothing for a second, and was killed" in caplog.text
     # The journal records how long no keeper ran.
     assert child.heard()[1][0] == "gap"
+
+
+def test_a_keeper_whose_calls_hang_is_replaced_without_a_pause_but_not_before_a_minute(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.receive("m")
+    attended.table.tick = attended.clock()
+    attended.child.say(("stats", {"health": {"hanging": MOST_HANGING}}))
+    wait_until(lambda: bool(attended.attendant.stats))
+    seconds = attended.seconds
+    attended.clock.more += 1
+    wait_until(lambda: attended.seconds > seconds)
+    assert not attended.child.was_killed
+    attended.clock.more += LONG_LIFE
+    child = attended.wait_for_child(2)
+    assert attended.children[0].was_killed
+    wait_until(lambda: child.has_heard("resume"))
+    said = (
+        f"the keeper's process had {MOST_HANGING} calls that hang, and was killed; another starts"
+    )
+    assert f"{said} at once" in caplog.text
 
 
 def test_a_keeper_that_sends_garbage_is_replaced(

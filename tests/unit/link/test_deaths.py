@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.link.restart_backoff import RestartBackoff
+from celery_sqs_heartbeat.leases.health import MOST_HANGING
+from celery_sqs_heartbeat.link.liveness import is_unfit
+from celery_sqs_heartbeat.link.restart_backoff import LONG_LIFE, RestartBackoff
 
 
 def test_pauses_grow_while_keepers_die_early() -> None:
@@ -22,3 +24,15 @@ def test_a_keeper_that_cannot_be_started_causes_a_pause_but_is_not_a_death() -> 
     assert [deaths.note_refusal() for _ in range(3)] == [0.5, 1.0, 2.0]
     assert deaths.note(1.0) == 2.0
     assert deaths.count == 1
+
+
+def test_keepers_whose_calls_all_hang_are_replaced_once_a_minute_and_without_a_pause() -> None:
+    # As if a name server answered nothing: a hundred queues have calls that hang.
+    deaths = RestartBackoff()
+    for _ in range(10):
+        age = next(age for age in range(1_000) if is_unfit(100 * MOST_HANGING, age))
+        assert (age, deaths.note(age)) == (LONG_LIFE, 0.0)
+
+
+def test_a_keeper_with_few_hanging_calls_is_not_replaced() -> None:
+    assert not is_unfit(MOST_HANGING - 1, 10 * LONG_LIFE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from celery_sqs_heartbeat.current.sharedfile import SharedFile
+from celery_sqs_heartbeat.current.sharing import SharedFile
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.link import keeper_main
@@ -28,11 +29,8 @@ def far() -> Iterator[tuple[Far, int]]:
 
 def run(link: int) -> int:
     """Be a keeper until it exits, and return its exit status."""
-    file = SharedFile(Table.size_for(8))
-    try:
+    with closing(SharedFile(Table.size_for(8))) as file:
         return keeper_main.run(link, file.descriptor, logs=False)
-    finally:
-        file.close()
 
 
 def test_a_keeper_whose_thread_has_died_exits_with_an_error(
