@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from celery_sqs_heartbeat.leases.events import UNDELIVERABLE
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.group_waitlist import tag_of
@@ -29,7 +28,8 @@ class Deliverer:
         are released.
 
         Raises:
-            Exception: The connection is lost. The undelivered messages are released.
+            Exception: The connection is lost, or a result backend raised such an error. The
+                undelivered messages are released.
         """
         heartbeat = self._heartbeat
         lost_errors = self._kombu.lost_errors
@@ -41,11 +41,9 @@ class Deliverer:
                     deliver(payload)
                     heartbeat.arriving.discard(tag_of(payload))
                 except Exception as error:
-                    if isinstance(error, lost_errors):
-                        # Neither the message nor the worker caused that.
-                        self._let_expire(tag_of(payload))
-                        raise
                     self._give_up(payload, error)
+                    if isinstance(error, lost_errors):
+                        raise
         finally:
             # The last one first: messages of a group must be released in reverse order.
             for payload in waiting:
@@ -53,13 +51,6 @@ class Deliverer:
 
     def _has_ended(self) -> bool:
         return self._heartbeat.is_ending or self._kombu.is_closed
-
-    def _let_expire(self, tag: str) -> None:
-        # Not released, because its task may have started before the error.
-        self._heartbeat.keeper.let_expire(tag, UNDELIVERABLE)
-        if self._kombu.takes_slot(tag):
-            # Otherwise it would keep its prefetch slot indefinitely.
-            self._kombu.free_slot(tag)
 
     def _give_up(self, payload: Payload, error: Exception) -> None:
         # A stock worker would exit here, or continue without ever polling again.

@@ -41,14 +41,7 @@ def test_a_worker_survives_a_result_backend_that_is_down(
 ) -> None:
     scene, results = new_scene(attributes=LONG), tmp_path / "results"
     results.mkdir()
-    conf = {
-        "result_backend": f"file://{results}",
-        "task_ignore_result": False,
-        # A released message is received again when the backend works. Before, the `OSError` in the
-        # delivery of an expired task would be taken for a lost connection, and the message would
-        # wait for its visibility timeout.
-        "sqs_heartbeat_release_delay": 10,
-    }
+    conf = {"result_backend": f"file://{results}", "task_ignore_result": False}
     worker = scene.worker("-c", "1", conf=conf)
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)

@@ -9,7 +9,7 @@ from tests.soak.member import Member
 #: A keeper was lost, and another continues its leases.
 _LOST = re.compile(r"the keeper's process .*; another starts ")
 #: Causes with which a message was never meant to be released.
-_NEVER_RELEASED = r"\((?:kept|arrived late|undeliverable|not settled)\)"
+_NEVER_RELEASED = r"\((?:kept|arrived late|not settled)\)"
 #: A release is not tried again. A release that stops a message group has another wording.
 _LAPSING = re.compile(
     rf"message-lapsing: (?!.*{_NEVER_RELEASED}(?:$|: ))"

@@ -37,9 +37,9 @@ def logged(cause: str, *, stops_group: bool, caplog: pytest.LogCaptureFixture) -
         ("failed", True),
         ("worker died", True),
         ("shutdown", True),
+        ("undeliverable", True),
         ("kept", False),
         ("arrived late", False),
-        ("undeliverable", False),
         ("not settled", False),
     ],
 )
