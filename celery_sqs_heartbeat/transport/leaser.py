@@ -15,8 +15,7 @@ from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.answers import Message
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.transport.eta_parking import EtaParking
+from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups

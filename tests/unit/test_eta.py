@@ -12,8 +12,7 @@ import pytest
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import receives_until
 from celery_sqs_heartbeat.settings import read_settings
-from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.transport.eta_parking import EtaParking
+from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
 from tests.support.leases import lease_of
