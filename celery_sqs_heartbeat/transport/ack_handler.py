@@ -6,10 +6,9 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.events import KEPT
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.delays import Delays
+from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
-from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 
 class AckHandler:

@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.transport.backpressure import Backpressure
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking import BlockingPoller
 from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
+from celery_sqs_heartbeat.transport.delays import UNKNOWN, TaskFailure
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
@@ -27,7 +28,6 @@ from celery_sqs_heartbeat.transport.poller import Poller
 from celery_sqs_heartbeat.transport.qos import QoS
 from celery_sqs_heartbeat.transport.schedule import Schedule
 from celery_sqs_heartbeat.transport.starting import Starting
-from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 
 class Channel(SQS.Channel):

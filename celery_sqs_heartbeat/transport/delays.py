@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.current_message import asked_delay
+from celery_sqs_heartbeat.leases.events import UNDELIVERABLE
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
@@ -18,9 +20,42 @@ from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
-from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """How a task failed, or that it requested the release of its message.
+
+    Attributes:
+        exception: The type of the error it raised; None if not known.
+        is_wanted: Whether it raised `ReleaseMessage`, which is not a failure.
+        is_retry: Whether it must be retried (see `worker.retrying`), which is not a failure either.
+        is_undeliverable: Whether the task could not start, most likely because of its message.
+        delay: The delay that it requested with that, in seconds; None if it requested none.
+        reason: Its reason, for the log; empty if it gave none.
+    """
+
+    exception: type[BaseException] | None = None
+    is_wanted: bool = False
+    is_retry: bool = False
+    is_undeliverable: bool = False
+    delay: float | None = None
+    reason: str = ""
+
+    @property
+    def cause(self) -> str:
+        """Why the message is released, in one to three words."""
+        if self.is_retry:
+            return "retried"
+        if self.is_undeliverable:
+            return UNDELIVERABLE
+        return "asked by task" if self.is_wanted else "failed"
+
+
+#: A failure about which nothing is known.
+UNKNOWN = TaskFailure()
 
 
 class Delays:

@@ -11,8 +11,8 @@ import pytest
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.transport.delays import TaskFailure
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
-from celery_sqs_heartbeat.transport.task_failure import TaskFailure
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 
