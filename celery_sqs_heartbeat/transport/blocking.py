@@ -12,11 +12,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from celery_sqs_heartbeat.transport.answers import readable
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
+from celery_sqs_heartbeat.transport.delivery import PollResponseHandler
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
-from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.receive_tries import following
 

@@ -17,12 +17,12 @@ from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking import BlockingPoller
 from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, TaskFailure
+from celery_sqs_heartbeat.transport.delivery import PollResponseHandler
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
-from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.poller import Poller
 from celery_sqs_heartbeat.transport.qos import QoS
@@ -34,8 +34,8 @@ class Channel(SQS.Channel):
     """Takes kombu's calls, and passes each to the object that handles it.
 
     The path of a message: `Schedule` decides when its queue is polled. `Poller` (or
-    `BlockingPoller`) receives it. `PollResponseHandler` has `Leaser` lease it and `Deliverer`
-    deliver it. `AckHandler` passes its ack or reject to the keeper.
+    `BlockingPoller`) receives it. `PollResponseHandler` has `Leaser` lease it, and delivers it.
+    `AckHandler` passes its ack or reject to the keeper.
 
     Args:
         connection: kombu's transport.

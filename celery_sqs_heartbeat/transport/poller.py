@@ -9,11 +9,11 @@ from botocore.exceptions import ClientError
 from vine import transform
 
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.delivery import PollResponseHandler
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import GoOn, OpenPolls
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
-from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 from celery_sqs_heartbeat.transport.poll_sending import sending_for
 from celery_sqs_heartbeat.transport.poll_timeouts import PollTimeouts
 from celery_sqs_heartbeat.transport.schedule import Schedule

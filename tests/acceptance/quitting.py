@@ -13,15 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.transport.deliverer import Deliverer
-from celery_sqs_heartbeat.transport.leaser import Leaser
+from celery_sqs_heartbeat.transport.delivery import Leaser, PollResponseHandler
 from celery_sqs_heartbeat.transport.poll_timeouts import PollWatcher
 
 #: By moment, the class and the method that is called then.
 MOMENTS = {
     "curl": (PollWatcher, "is_aborted"),
     "reading": (Leaser, "lease_all"),
-    "delivering": (Deliverer, "deliver_all"),
+    "delivering": (PollResponseHandler, "_deliver_all"),
 }
 
 

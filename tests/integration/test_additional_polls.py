@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from celery_sqs_heartbeat.transport import poll as poll_module
-from celery_sqs_heartbeat.transport.leaser import Leaser
+from celery_sqs_heartbeat.transport.delivery import Leaser
 from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
 from tests.integration.test_transport import ChannelHarness
 from tests.support.blocked_polls import BlockedPoll, BlockedPolls

@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.testing import SimulatedSqs
-from celery_sqs_heartbeat.transport.leaser import Leaser
+from celery_sqs_heartbeat.transport.delivery import Leaser
 from celery_sqs_heartbeat.transport.poll import Poll
 
 URL = "https://sqs/1/orders.fifo"

@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 187, 13_800),
-    "package": (size.package, 433, 26_910),
+    "core": (size.core, 184, 13_760),
+    "package": (size.package, 430, 26_870),
     "tests": (size.tests, 569, 53_890),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.

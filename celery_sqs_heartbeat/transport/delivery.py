@@ -1,28 +1,37 @@
-"""Leases received messages, and decides which of them are run."""
+"""Takes the messages that a poll returns: leases them, and delivers those that are new."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, DUE_LATER
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.transport.ack_handler import AckHandler
-from celery_sqs_heartbeat.transport.answers import Message
+from celery_sqs_heartbeat.transport.answers import Message, log_unreadable, readable
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
+from celery_sqs_heartbeat.transport.group_waitlist import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
-from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
 
 logger = get_logger(__name__)
 
+#: How long messages wait for a keeper to replace one that has died, in seconds. A busy machine may
+#: need so long.
+_KEEPER_SECONDS = 5.0
+#: How often to check whether it is ready, in seconds.
+_LOOK_SECONDS = 0.02
 _NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
 _NOT_STARTED = {
     ReceivedAs.REDELIVERED: (
@@ -32,6 +41,128 @@ _NOT_STARTED = {
     ReceivedAs.RELEASED: "an earlier release of it is unanswered and may end its lease any time",
     ReceivedAs.LAPSED: "it arrived after its visibility timeout had ended",
 }
+
+
+class PollResponseHandler:
+    """Handles the answers to a channel's polls: leases the messages, then delivers them."""
+
+    def __init__(
+        self,
+        *,
+        kombu: KombuChannel,
+        heartbeat: Heartbeat,
+        receives: PollPlanner,
+        acks: AckHandler,
+    ) -> None:
+        self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat, acks=acks)
+        self._kombu = kombu
+        self._heartbeat, self._keeper = heartbeat, heartbeat.keeper
+        self._acks = acks
+        self._receives = receives
+
+    def take(self, poll: Poll, answer: Any, *, deliver: Callable[[Payload], object] | None) -> int:
+        """Lease and deliver the messages of a poll. Return how many there were.
+
+        Args:
+            deliver: Takes a message; None if its queue's consumer, or the worker, has ended.
+        """
+        messages = readable(answer)
+        if messages and deliver is not None and not self._has_keeper():
+            deliver = None
+        if deliver is None:
+            # Before anything is logged, because the thread that reads the last polls may have to
+            # wait for the log's lock.
+            self._release(poll, messages)
+        self._receives.log(poll.queue, None)
+        log_unreadable(poll.queue, answer, messages)
+        if deliver is not None:
+            self._deliver(poll, self._leaser.lease_all(poll, messages), deliver)
+        return len(messages)
+
+    def _has_keeper(self) -> bool:
+        """Return whether a keeper is ready, maybe after a wait. The worker reads nothing meanwhile.
+
+        A task without a keeper would run, and its message would neither be extended nor deleted.
+        """
+        until = clock.now() + _KEEPER_SECONDS
+        while self._keeper.is_behind:
+            if self._heartbeat.is_ending or clock.now() >= until:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return not self._heartbeat.is_ending
+
+    def _deliver(
+        self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
+    ) -> None:
+        """Deliver leased messages. It may take long: a solo pool runs tasks in this call."""
+        with self.arriving(map(tag_of, fresh)), self._heartbeat.curl_working.opened():
+            ready = self._heartbeat.groups.hold_back(
+                self._leaser.keep_ours(poll, fresh),
+                queue=poll.queue,
+                deliver=lambda payload: self._deliver_later(payload, deliver),
+            )
+            self._deliver_all(ready, deliver)
+
+    def _deliver_later(self, payload: Payload, deliver: Callable[[Payload], object]) -> None:
+        """Deliver a message that has waited for another of its group."""
+        with self.arriving([tag_of(payload)]):
+            self._deliver_all([payload], deliver)
+
+    def _deliver_all(
+        self, payloads: Sequence[Payload], deliver: Callable[[Payload], object]
+    ) -> None:
+        """Deliver messages. One that can't be delivered neither stops nor leaks the others.
+
+        Messages that are not delivered because the worker ends meanwhile, or its channel is closed,
+        are released.
+
+        Raises:
+            Exception: The connection is lost, or a result backend raised such an error. The
+                undelivered messages are released.
+        """
+        heartbeat = self._heartbeat
+        lost_errors = self._kombu.lost_errors
+        waiting = list(reversed(payloads))
+        try:
+            while waiting and not (heartbeat.is_ending or self._kombu.is_closed):
+                payload = waiting.pop()
+                try:
+                    deliver(payload)
+                    heartbeat.arriving.discard(tag_of(payload))
+                except Exception as error:
+                    # A stock worker would exit here, or continue without ever polling again.
+                    info = payload["properties"]["delivery_info"]
+                    _log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
+                    self._acks.give_up(tag_of(payload), error)
+                    if isinstance(error, lost_errors):
+                        raise
+        finally:
+            # The last one first: messages of a group must be released in reverse order.
+            for payload in waiting:
+                self._keeper.release(tag_of(payload), cause="not delivered")
+
+    @contextmanager
+    def arriving(self, receipt_handles: Iterable[str]) -> Iterator[None]:
+        """Note that messages are being leased or delivered. Each will take a prefetch slot."""
+        tags = set(receipt_handles)
+        self._heartbeat.arriving.update(tags)
+        try:
+            yield
+        finally:
+            self._heartbeat.arriving.difference_update(tags)
+
+    def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
+        """Release messages that arrive after their consumer has ended, or without a keeper."""
+        new = [each for each in messages if self._leaser.lease(poll, each) is ReceivedAs.NEW]
+        # The last message of a group first.
+        for message in reversed(new):
+            self._keeper.release(message["ReceiptHandle"], cause="not delivered")
+        if messages:
+            logger.info(
+                "sqs-heartbeat: released %s received from %s without a consumer or a keeper",
+                counted(len(messages), "message"),
+                poll.queue,
+            )
 
 
 class Leaser:
@@ -61,7 +192,7 @@ class Leaser:
                     receipt = self.lease(poll, message, task=task, task_id=task_id)
                 except Exception as error:
                     # kombu before 5.7 fails on a body that is not its own JSON.
-                    log_undeliverable(poll.queue, message.get("MessageId"))
+                    _log_undeliverable(poll.queue, message.get("MessageId"))
                     cut.cut(message)
                     if self.lease(poll, message) is ReceivedAs.NEW:
                         undecodable[message["ReceiptHandle"]] = error
@@ -165,3 +296,13 @@ class Leaser:
             poll.queue,
         )
         return False
+
+
+def _log_undeliverable(queue: str, message_id: Any) -> None:
+    """Log the error that is being handled, for a message that is given up."""
+    logger.exception(
+        "sqs-heartbeat: message %s of %s can't be delivered, and is released like that of a "
+        "failed task",
+        message_id,
+        queue,
+    )
