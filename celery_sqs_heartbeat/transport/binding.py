@@ -24,7 +24,6 @@ from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_threads import PollThreads
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
-from celery_sqs_heartbeat.transport.settled_messages import SettledMessages
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 
 #: The number of messages remembered between their receive and their requests: enough for several
@@ -64,11 +63,13 @@ class Heartbeat:
             more.
         requests: The requests made from leased messages, by their lease's key.
         received: The receipt handles of messages that went through the keeper, with any result.
+        settled: The messages that were settled at the keeper before their channel learned of it:
+            it has nothing left to do for them at SQS. Their number is limited, because an ack or a
+            reject never reaches a channel that was lost.
         once: Remembers what must be logged only once.
         terms: The terms of the leases on each queue.
         leased: The queues that are ready to be consumed from.
         rules: The settings that apply to each lease.
-        settled: The messages for which their channel has nothing left to do at SQS.
         orphaned: Gives up messages whose request disappeared without settling them.
         groups: The messages of FIFO queues that wait for another of their group.
     """
@@ -99,11 +100,11 @@ class Heartbeat:
         default_factory=WeakValueDictionary
     )
     received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
+    settled: RecentKeys[str] = field(default_factory=RecentKeys)
     once: Once = field(default_factory=Once)
     terms: QueueTerms = field(init=False)
     leased: LeasedQueues = field(init=False)
     rules: LeaseRules = field(init=False)
-    settled: SettledMessages = field(init=False)
     orphaned: OrphanedMessages = field(init=False)
     groups: GroupWaitlist = field(init=False)
 
@@ -118,9 +119,12 @@ class Heartbeat:
             has_limit=bool(self.leases),
         )
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
-        self.settled = SettledMessages(keeper=self.keeper)
         self.orphaned = OrphanedMessages(self.keeper)
         self.groups = GroupWaitlist(keeper=self.keeper, limit=self.settings.fifo_waiting)
+
+    def is_settled(self, delivery_tag: str) -> bool:
+        """Return whether a message's channel has nothing left to do for it at SQS."""
+        return delivery_tag in self.settled or self.keeper.is_disowned(delivery_tag)
 
 
 _bound: Heartbeat | None = None

@@ -10,7 +10,6 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.sqs.sending import guard
-from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
 from celery_sqs_heartbeat.transport.backpressure import Backpressure
 from celery_sqs_heartbeat.transport.binding import Heartbeat
@@ -25,8 +24,8 @@ from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.poller import Poller
-from celery_sqs_heartbeat.transport.qos import QoS
 from celery_sqs_heartbeat.transport.schedule import Schedule
+from celery_sqs_heartbeat.transport.settling import AckHandler, QoS
 from celery_sqs_heartbeat.transport.starting import Starting
 
 

@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, DUE_LATER
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.transport.ack_handler import AckHandler
 from celery_sqs_heartbeat.transport.answers import Message, log_unreadable, readable
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
@@ -23,6 +22,7 @@ from celery_sqs_heartbeat.transport.group_waitlist import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
+from celery_sqs_heartbeat.transport.settling import AckHandler
 from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 
 logger = get_logger(__name__)

@@ -86,7 +86,8 @@ class LeasedRequest(StartingRequest):
             self._release_for_retry(wait)
             return
         if self._heartbeat is not None and self._lease is not None:
-            self._heartbeat.settled.ack(self._tag)
+            self._heartbeat.keeper.done(self._tag)
+            self._heartbeat.settled.add(self._tag)
         if self._watch is not None:
             self._watch.is_settling = True
         super().acknowledge()
@@ -109,7 +110,7 @@ class LeasedRequest(StartingRequest):
             requeued = requeue or self._has_failed
             self.message.channel.reject(self._tag, requeue=requeued, failure=self._failure)
             # Even without a lease: kombu would delete a message that must become visible again.
-            self._heartbeat.settled.note(self._tag)
+            self._heartbeat.settled.add(self._tag)
         super().reject(requeue=requeue)
 
     def _reject_at_death(self, process: WatchedProcess, requeue: bool) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.transport.delays import TaskFailure
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
@@ -69,8 +70,7 @@ class RequestHarness:
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.orphaned = OrphanedMessages(self.keeper)
         self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
-        # No message reaches the channel here.
-        self.settled = SimpleNamespace(ack=self.keeper.done, note=lambda tag: None)
+        self.settled: RecentKeys[str] = RecentKeys()
 
     def receive(self, tag: str = "h", task: Any = None) -> Request:
         """Receive a message, and make its request."""

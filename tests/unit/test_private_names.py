@@ -12,7 +12,7 @@ import pytest
 
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.channel import Channel
-from celery_sqs_heartbeat.transport.qos import QoS
+from celery_sqs_heartbeat.transport.settling import QoS
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.versions import NAMES
 from tests.support.markdown import ROOT

@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 184, 13_760),
-    "package": (size.package, 430, 26_870),
+    "core": (size.core, 182, 13_740),
+    "package": (size.package, 428, 26_860),
     "tests": (size.tests, 569, 53_890),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.

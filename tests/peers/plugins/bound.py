@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
-from celery_sqs_heartbeat.transport.qos import QoS
+from celery_sqs_heartbeat.transport.settling import QoS
 from tests.peers.plugins import transport  # noqa: F401
 
 SQS.Channel = Channel

@@ -1,6 +1,8 @@
-"""Hands acks, rejects and restores of leased messages to the keeper."""
+"""Settles leased messages: their acks, rejects and restores, and the slots that these free."""
 
 from __future__ import annotations
+
+from kombu.transport import SQS
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.events import KEPT
@@ -39,9 +41,9 @@ class AckHandler:
 
         That is remembered until then, and forgotten by this call.
         """
-        if not self._heartbeat.settled.has(delivery_tag):
+        if not self._heartbeat.is_settled(delivery_tag):
             return False
-        self._heartbeat.settled.forget(delivery_tag)
+        self._heartbeat.settled.discard(delivery_tag)
         return True
 
     def reject(self, delivery_tag: str, *, requeue: bool, failure: TaskFailure = UNKNOWN) -> None:
@@ -51,7 +53,7 @@ class AckHandler:
         """
         heartbeat = self._heartbeat
         lease = heartbeat.keeper.find(delivery_tag)
-        if lease is None or heartbeat.settled.has(delivery_tag):
+        if lease is None or heartbeat.is_settled(delivery_tag):
             return
         delay = self._kombu.backoff_delay(delivery_tag, lease.task, lease.receive_count)
         if requeue:
@@ -67,7 +69,7 @@ class AckHandler:
             heartbeat.keeper.done(delivery_tag)
         else:
             heartbeat.keeper.let_expire(delivery_tag, KEPT)
-        heartbeat.settled.note(delivery_tag)
+        heartbeat.settled.add(delivery_tag)
 
     def give_up(self, delivery_tag: str, error: Exception) -> None:
         """Release a message that can't be delivered, like that of a failed task.
@@ -89,7 +91,7 @@ class AckHandler:
     def restore(self, delivery_tag: str) -> bool:
         """Release an unsettled message of a closed consumer, unless its task continues."""
         heartbeat = self._heartbeat
-        if heartbeat.settled.has(delivery_tag):
+        if heartbeat.is_settled(delivery_tag):
             return True
         lease = heartbeat.keeper.find(delivery_tag)
         if lease is None:
@@ -131,3 +133,26 @@ class AckHandler:
             ),
             default=0.0,
         )
+
+
+class QoS(SQS.QoS):
+    """Counts prefetched messages as kombu does, and reports when there is room again."""
+
+    def can_consume(self) -> bool:
+        """Return whether another message may be received."""
+        has_slot = super().can_consume() and self.can_consume_max_estimate() != 0
+        return bool(has_slot and self.channel.has_room())
+
+    def can_consume_max_estimate(self) -> int | None:
+        """Return how many messages may be received; None without a limit.
+
+        Messages that wait for another of their group take no slot. But a slot is reserved for
+        each of them that will be delivered soon.
+        """
+        free: int | None = super().can_consume_max_estimate()
+        return None if free is None else max(0, free - self.channel.next_up())
+
+    def ack(self, delivery_tag: str) -> None:
+        """Free the message's prefetch slot, and poll the queues for which there is room now."""
+        super().ack(delivery_tag)
+        self.channel.poll_more()
