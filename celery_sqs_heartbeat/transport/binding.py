@@ -16,19 +16,32 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
-from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
-from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
-from celery_sqs_heartbeat.transport.once import Once
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_threads import PollThreads
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
-from celery_sqs_heartbeat.transport.terms import QueueTerms
+from celery_sqs_heartbeat.transport.terms import LeasedQueues, LeaseRules, QueueTerms
 
 #: The number of messages remembered between their receive and their requests: enough for several
 #: receives of ten messages from each queue of a worker.
 _RECEIVED = 1_024
+
+
+class Once:
+    """Remembers what has been logged, for lines that must be logged only once.
+
+    The subjects are few: they name queues, never anything a sender chooses.
+    """
+
+    def __init__(self) -> None:
+        self._subjects: set[str] = set()
+
+    def first_time(self, subject: str) -> bool:
+        """Return True once for each subject."""
+        is_new = subject not in self._subjects
+        self._subjects.add(subject)
+        return is_new
 
 
 @dataclass(kw_only=True, repr=False)
@@ -115,7 +128,6 @@ class Heartbeat:
             queues=self.queues,
             clients=self.clients,
             terms=self.terms,
-            once=self.once,
             has_limit=bool(self.leases),
         )
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)

@@ -18,8 +18,8 @@ from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.release_delay import UnusableDelay
 from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
-from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.binding import Once
+from celery_sqs_heartbeat.transport.terms import LeaseRules
 
 logger = get_logger(__name__)
 

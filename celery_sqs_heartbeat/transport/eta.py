@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.leases.policy import (
     receives_until,
 )
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.binding import Once
 
 logger = get_logger(__name__)
 

@@ -16,9 +16,9 @@ from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import delays
+from celery_sqs_heartbeat.transport.binding import Once
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
-from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
-from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.terms import LeaseRules
 from tests.support.leases import lease_of
 
 REDRIVE = QueueAttributes(30, max_receive_count=5)

@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
+from celery_sqs_heartbeat.transport.binding import Heartbeat, Once, bind
 from celery_sqs_heartbeat.transport.channel import Channel
 from celery_sqs_heartbeat.transport.kombu_options import (
     CLIENT_SECONDS,
@@ -28,7 +28,6 @@ from celery_sqs_heartbeat.transport.kombu_options import (
     with_reported,
     with_timeouts,
 )
-from celery_sqs_heartbeat.transport.once import Once
 
 FOLDER = Path(transport.__file__).parent
 
