@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from botocore.exceptions import ClientError
+from kombu.asynchronous import get_event_loop, set_event_loop
 from kombu.transport import SQS
+from kombu.transport.SQS import UndefinedQueueException
 
-from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.errors import ConfigurationError, UnusableQueues
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
@@ -17,8 +21,11 @@ from celery_sqs_heartbeat.transport.blocking import BlockingPoller
 from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, TaskFailure
 from celery_sqs_heartbeat.transport.delivery import PollResponseHandler
-from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
-from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
+from celery_sqs_heartbeat.transport.kombu_channel import (
+    KombuChannel,
+    with_reported,
+    with_timeouts,
+)
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
@@ -26,7 +33,6 @@ from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.poller import Poller
 from celery_sqs_heartbeat.transport.schedule import Schedule
 from celery_sqs_heartbeat.transport.settling import AckHandler, QoS
-from celery_sqs_heartbeat.transport.starting import Starting
 
 
 class Channel(SQS.Channel):
@@ -51,8 +57,8 @@ class Channel(SQS.Channel):
             kombu=kombu, heartbeat=heartbeat, receives=receives, acks=self._acks
         )
         self._kombu = kombu
+        self._heartbeat = heartbeat
         self._room = Backpressure(heartbeat=heartbeat)
-        self._starting = Starting(kombu=kombu, heartbeat=heartbeat)
         self._poll_room = PollRoom(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
         self._schedule = Schedule(
             kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
@@ -80,8 +86,17 @@ class Channel(SQS.Channel):
             intake=intake,
             schedule=self._schedule,
         )
-        self._starting.enter_event_loop()
+        self._enter_event_loop()
         super().__init__(connection)
+
+    def _enter_event_loop(self) -> None:
+        """Make the worker's event loop the current one again, if there is none.
+
+        Since kombu 5.7 there is none after a connection was lost (`Hub.reset`), and a channel made
+        without an event loop never polls. A stock worker continues, and receives nothing.
+        """
+        if self._heartbeat.hub and get_event_loop() is None:
+            set_event_loop(self._heartbeat.hub)
 
     @property
     def transport_options(self) -> Any:
@@ -109,9 +124,27 @@ class Channel(SQS.Channel):
         wanted = getattr(super(), "get_message_attributes", {})
         return {**wanted, "MessageAttributeNames": [".*"]}
 
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        """End a worker whose start fails in the block.
+
+        Args:
+            what: The error's description.
+        """
+        try:
+            yield
+        except (ClientError, UndefinedQueueException) as error:
+            if not self._heartbeat.terms.has_begun:
+                self._heartbeat.refuse(UnusableQueues(what, str(error)))
+            raise
+        except ConfigurationError as error:
+            if not self._heartbeat.terms.has_begun:
+                self._heartbeat.refuse(error)
+            raise
+
     def _update_queue_cache(self, queue_name_prefix: str) -> None:
         """List the queues at SQS."""
-        with self._starting.refusing("SQS does not list the queues"):
+        with self._refusing("SQS does not list the queues"):
             super()._update_queue_cache(queue_name_prefix)
 
     def sqs(self, queue: str | None = None) -> Any:
@@ -126,7 +159,7 @@ class Channel(SQS.Channel):
         try:
             return super()._new_queue(queue, **kwargs)
         except Exception:
-            with self._starting.refusing(f"queue {queue!r} can't be used"):
+            with self._refusing(f"queue {queue!r} can't be used"):
                 raise
 
     def _size(self, queue: str) -> Any:
@@ -142,8 +175,28 @@ class Channel(SQS.Channel):
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
         """Consume from a queue, after its attributes have been read and checked."""
         if not no_ack:
-            self._starting.prepare(queue)
+            self._prepare(queue)
         return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def _prepare(self, queue: str) -> None:
+        """Make a queue ready to be consumed from. Before the first one, check all of them.
+
+        Raises:
+            ConfigurationError: The settings do not fit a queue.
+        """
+        heartbeat, url_of = self._heartbeat, self._kombu.url
+        broker = self._kombu.broker()
+        try:
+            if not heartbeat.terms.has_begun:
+                # All of them now, because the event loop polls the first one as soon as the worker
+                # consumes from it.
+                names = heartbeat.start_queues()
+                heartbeat.check_names(self._kombu.is_listed)
+                heartbeat.leased.check({name: url_of(name) for name in names}, broker)
+            heartbeat.leased.prepare(queue, url_of(queue), broker)
+        except ConfigurationError as error:
+            heartbeat.refuse(error)
+            raise
 
     def basic_cancel(self, consumer_tag: str) -> Any:
         """Stop consuming from a queue."""

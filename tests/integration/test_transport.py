@@ -217,7 +217,7 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
 ) -> None:
     monkeypatch.setattr("celery_sqs_heartbeat.transport.poll.POLL_MARGIN", 0.0)
     # Without any timeout, the poll would wait for its answer indefinitely.
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.kombu_options.CLIENT_SECONDS", 10)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.kombu_channel.CLIENT_SECONDS", 10)
     # Long enough that the second try does not time out, too, on a machine that stalls meanwhile.
     desk = new_desk(options={"client-config": {"read_timeout": timeout}})
     desk.proxy.rule("ReceiveMessage", first(1, never_answer()))

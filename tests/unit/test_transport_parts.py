@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, Once, bind
 from celery_sqs_heartbeat.transport.channel import Channel
-from celery_sqs_heartbeat.transport.kombu_options import (
+from celery_sqs_heartbeat.transport.kombu_channel import (
     CLIENT_SECONDS,
     REPORTED,
     with_reported,
