@@ -13,13 +13,15 @@ from tests import size
 LIMITS = {
     "core": (size.core, 177, 13_710),
     "package": (size.package, 423, 26_820),
-    "tests": (size.tests, 569, 53_890),
+    "tests": (size.tests, 569, 53_880),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
 #: The most lines of one file, blank lines and docstrings included.
 LONGEST_FILE = 400
-MEAN_COMPLEXITY = 2.75
+#: It rose from 2.71 because small functions went that only passed a call on: all functions together
+#: have become simpler.
+MEAN_COMPLEXITY = 2.77
 ASSET_LINES = 2_610
 
 
