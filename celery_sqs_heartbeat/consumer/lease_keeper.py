@@ -122,6 +122,7 @@ class LeaseKeeper:
             prepare_calls(self._polls)
         self._keeper = ThreadKeeper(BotoSqs(calls), terms=self._terms, observer=self._observe)
         self._hands = HandOver(max_messages)
+        self._is_closed = False
         self._starting = threading.Lock()
         self._receiving: Receiving | None = None
 
@@ -134,7 +135,7 @@ class LeaseKeeper:
 
         Raises:
             ConfigurationError: There is no queue to receive from, or SQS knows no such queue.
-            SqsHeartbeatError: The keeper belongs to the parent process.
+            SqsHeartbeatError: The keeper is closed, or belongs to the parent process.
             Exception: Any other error of boto3 when it looks up the queues.
         """
         self._start()
@@ -158,7 +159,7 @@ class LeaseKeeper:
 
         Raises:
             AlreadyHeld: The message must not be processed (again). Skip it.
-            SqsHeartbeatError: The keeper belongs to the parent process.
+            SqsHeartbeatError: The keeper is closed, or belongs to the parent process.
         """
         self._start()
         message, receipt = self._begin(queue_url, raw, sent_at)
@@ -212,6 +213,7 @@ class LeaseKeeper:
         is_done &= self._hands.join(left())
         is_done &= self._keeper.flush(left())
         self._keeper.stop(0)
+        self._is_closed = True
         self._stop_listening()
         return is_done
 
@@ -244,6 +246,8 @@ class LeaseKeeper:
             raise SqsHeartbeatError(
                 "this LeaseKeeper belongs to the parent process: make one in the child"
             )
+        if self._is_closed:
+            raise SqsHeartbeatError("this LeaseKeeper is closed: make another")
         self._keeper.start()
 
     def _source(self, queue: str) -> Source:

@@ -602,6 +602,16 @@ def test_a_message_that_is_processed_here_already_is_not_held_twice(world: World
             keeper.hold(url, {**raw, "ReceiptHandle": "another"})
 
 
+def test_a_closed_keeper_takes_no_more_messages(world: World) -> None:
+    with world.keeper() as keeper:
+        pass
+    for use in (keeper.messages, lambda: keeper.hold("url", {}), keeper.__enter__):
+        with pytest.raises(SqsHeartbeatError, match="is closed: make another"):
+            use()
+    assert not keeper.health.alive
+    assert keeper.close()
+
+
 def test_a_forked_child_can_use_no_keeper_of_its_parent(world: World) -> None:
     url = world.queue()
     world.send(url, "a")

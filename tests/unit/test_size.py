@@ -12,8 +12,8 @@ from tests import size
 #: The most files and lines of code of each part.
 LIMITS = {
     "core": (size.core, 177, 13_710),
-    "package": (size.package, 423, 26_820),
-    "tests": (size.tests, 569, 53_880),
+    "package": (size.package, 423, 26_830),
+    "tests": (size.tests, 569, 53_890),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
