@@ -211,8 +211,7 @@ class LeaseKeeper:
         is_done = self._receiving is None or self._receiving.join(left())
         self._hands.release_unused()
         is_done &= self._hands.join(left())
-        is_done &= self._keeper.flush(left())
-        self._keeper.stop(0)
+        is_done &= self._keeper.stop(left())
         self._is_closed = True
         self._stop_listening()
         return is_done
@@ -309,10 +308,12 @@ class LeaseKeeper:
             self._receiving.fill()
 
     def _observe(self, event: Event) -> None:
-        self._observer(event)
-        # The next of a message group may begin, or a message that waits was lost.
-        if self._hands.has_waiting:
-            self._go_on()
+        try:
+            self._observer(event)
+        finally:
+            # The next of a message group may begin, or a message that waits was lost.
+            if self._hands.has_waiting:
+                self._go_on()
 
     def _listen(self) -> None:
         if threading.current_thread() is threading.main_thread():

@@ -110,19 +110,22 @@ class ThreadKeeper:
             with self._engine.reading():
                 self._ticks.start()
 
-    def stop(self, timeout: float = FLUSH_SECONDS) -> None:
+    def stop(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Flush, then end the thread. Does nothing if it is not running.
+
+        Returns what `flush` returns.
 
         Leases that are still held expire: SQS makes their messages visible when their
         visibility timeouts have passed. `timeout` is the flush's, in seconds.
         """
         if self._is_forked() or not self._ticks.is_wanted:
-            return
-        self.flush(timeout)
+            return True
+        is_flushed = self.flush(timeout)
         self._engine.clear(self._ticks.stop)
         ends_at = time.monotonic() + _END_SECONDS
         self._ticks.join(_END_SECONDS)
         self._engine.close(max(0.0, ends_at - time.monotonic()))
+        return is_flushed
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Wait until SQS has confirmed every delete and release; False after `timeout` seconds.

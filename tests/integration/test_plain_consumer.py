@@ -57,12 +57,12 @@ class World:
     def keeper(self, *queues: str, **options: Any) -> LeaseKeeper:
         # With this threshold an extension is due a second after the receive, and most of the
         # timeout is left in case the machine stalls.
-        options = {"visibility_timeout": 120, "threshold": 119, "wait_time": 1, **options}
+        usual = {"visibility_timeout": 120, "threshold": 119, "wait_time": 1}
+        options = {**usual, "observer": self.events.append, **options}
         return LeaseKeeper(
             *queues,
             endpoint_url=self.proxy.url,
             region_name="us-east-1",
-            observer=self.events.append,
             **KEYS,
             **options,
         )
@@ -334,6 +334,25 @@ def test_a_message_group_is_processed_in_order_each_after_the_delete_of_the_one_
     assert world.left(url) == 0
 
 
+def test_a_message_group_continues_although_the_observer_fails(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(event: Event) -> None:
+        raise LookupError(event.kind.value)
+
+    url = world.queue(".fifo")
+    world.send(url, "1", "2", MessageGroupId="g")
+    bodies: list[str] = []
+    with world.keeper(url, observer=fail) as keeper:
+        for message in keeper.messages():
+            with message:
+                bodies.append(message.body)
+            if len(bodies) == 2:
+                break
+    assert bodies == ["1", "2"]
+    assert "the observer failed on message-deleted" in caplog.text
+
+
 def test_a_failure_stops_its_message_group_until_it_is_received_again(world: World) -> None:
     url = world.queue(".fifo")
     world.send(url, "1", "2", "3", MessageGroupId="g")
@@ -407,7 +426,7 @@ def test_a_close_that_takes_too_long_says_so(
     with next(keeper.messages()):
         pass
     assert not keeper.close(0.2)
-    assert "the delete or release of 1 message" in caplog.text
+    assert caplog.text.count("the delete or release of 1 message") == 1
 
 
 def test_a_failing_poll_is_logged_and_tried_again(

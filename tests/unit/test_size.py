@@ -13,7 +13,7 @@ from tests import size
 LIMITS = {
     "core": (size.core, 177, 13_710),
     "package": (size.package, 423, 26_830),
-    "tests": (size.tests, 569, 53_890),
+    "tests": (size.tests, 569, 53_910),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
