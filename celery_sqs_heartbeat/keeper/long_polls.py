@@ -17,11 +17,10 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 
 logger = get_logger(__name__)
 
-#: SQS returns at most so many messages (SQS API reference, ReceiveMessage, MaxNumberOfMessages).
-MAX_MESSAGES = 10
 #: The most polls of one queue that wait at once. More of them bring hardly more messages a second,
 #: because reading the answers then takes the interpreter's whole time.
 MAX_POLLS = 4
@@ -130,12 +129,12 @@ class Receiving:
     def _claim(self, source: Source, room: int) -> _Poll:
         free = room - self._booked
         if len(self._sources) == 1:
-            count = booked = max(1, min(MAX_MESSAGES, free))
+            count = booked = max(1, min(MAX_RECEIVED, free))
         elif source.is_idle:
             count, booked = 1, 0
         else:
             rivals = sum(not each.is_idle and not each.polls for each in self._sources)
-            count = booked = max(1, min(MAX_MESSAGES, free // max(1, rivals)))
+            count = booked = max(1, min(MAX_RECEIVED, free // max(1, rivals)))
         source.polls += 1
         self._open += 1
         self._booked += booked

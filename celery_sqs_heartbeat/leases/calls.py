@@ -11,6 +11,8 @@ from celery_sqs_heartbeat.leases.lease import Action, IdentityEnum, Lease
 MAX_CALLS = 16
 #: Entries in one batch request (SQS API reference, ChangeMessageVisibilityBatch).
 MAX_BATCH_ENTRIES = 10
+#: Messages that one poll returns at most (SQS API reference, ReceiveMessage, MaxNumberOfMessages).
+MAX_RECEIVED = 10
 
 
 class CallKind(IdentityEnum):

@@ -12,6 +12,7 @@ from kombu.transport import SQS
 from kombu.transport.SQS import UndefinedQueueException
 
 from celery_sqs_heartbeat.errors import ConfigurationError, UnusableQueues
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
@@ -27,7 +28,6 @@ from celery_sqs_heartbeat.transport.kombu_channel import (
     with_timeouts,
 )
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
-from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.poll_room import PollRoom
 from celery_sqs_heartbeat.transport.poller import Poller

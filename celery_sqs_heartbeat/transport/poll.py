@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: The most messages of one receive (SQS API reference, ReceiveMessage).
-MAX_RECEIVED = 10
 #: Added to the duration of a long poll, for the sending of its answer, in seconds.
 _POLL_GRACE = 0.5
 #: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the

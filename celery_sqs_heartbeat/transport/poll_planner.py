@@ -6,10 +6,11 @@ import re
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
-from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 
 logger = get_logger(__name__)
 

@@ -24,10 +24,10 @@ import math
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
-from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poll_sending import connections
 
 #: The most polls that a queue has open. Four bring 40 messages per round trip: at 20 ms, twice as

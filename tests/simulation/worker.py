@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.transport.channel import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.orphaned_messages import LOOK_SECONDS
 from tests.simulation.apart import Apart
 from tests.simulation.consumer import Consumer
