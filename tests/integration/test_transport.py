@@ -320,9 +320,11 @@ def test_a_connection_error_at_a_delivery_releases_its_message_and_those_behind_
         desk.drain_polls()
     assert desk.keeper.flush(PATIENCE)
     assert len(desk.keeper) == 0
+    # The call of the first release may take extensions of the others along, to fill up.
     calls = desk.proxy.calls("ChangeMessageVisibilityBatch")
-    delays = [entry["VisibilityTimeout"] for call in calls for entry in call.entries]
-    assert sorted(delays) == [0, 0, 0, 0, 7]
+    entries = [entry for call in calls for entry in call.entries]
+    last = {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in entries}
+    assert sorted(last.values()) == [0, 0, 0, 0, 7]
 
 
 def test_the_message_of_a_failed_task_is_released_even_if_it_is_just_received_again(
