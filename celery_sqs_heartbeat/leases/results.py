@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.actions import EXTENDABLE
@@ -86,16 +86,19 @@ class Results:
     def apply_late(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
         """Apply the answer to a call that was given up. Only a success counts.
 
-        As for any other call, the timeout counts from the planning of the call.
+        As for any other call, the timeout counts from the planning of the call. If SQS may have
+        performed a shorter extension after it, the lease counts for no longer than that one.
         """
-        lease, answer = entry.lease, Answer(call, entry, outcome)
+        lease = entry.lease
         if outcome is not Outcome.DONE:
             return
         is_wanted = lease.goal is not Goal.RELEASE and lease.status in EXTENDABLE
         if entry.action is Action.EXTEND and is_wanted:
-            self._extended(lease, answer, now)
+            limit = self._register.stale_calls.limit(lease.key, None, call.planned_at)
+            entry = replace(entry, limit=min(entry.limit, limit))
+            self._extended(lease, Answer(call, entry, outcome), now)
         elif entry.action is Action.DELETE:
-            self._deleted(lease, answer, now)
+            self._deleted(lease, Answer(call, entry, outcome), now)
 
     def _extended(self, lease: Lease, answer: Answer, now: float) -> None:
         outcome, report = answer.outcome, self._register.report

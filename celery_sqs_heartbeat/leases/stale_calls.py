@@ -100,12 +100,13 @@ class StaleCalls:
         """Forget a message that can't be received again."""
         self._by_key.pop(key, None)
 
-    def limit(self, key: _Key, handle: str, since: float = math.inf) -> float:
+    def limit(self, key: _Key, handle: str | None, since: float = math.inf) -> float:
         """Return for how many seconds a lease by that handle counts at most.
 
         Args:
-            since: When its receive was sent, if the limit is for the receive. An extension that
-                was answered later may have been performed after the receive.
+            handle: None if calls by its own handle count, too: after a late answer.
+            since: When its receive, or the call that was answered late, was sent, if the limit is
+                for that. An extension that was answered later may have been performed after it.
         """
         extensions = (each for each in self._others(key, handle, since) if not each.is_release)
         return min((each.timeout for each in extensions), default=math.inf)
@@ -141,7 +142,7 @@ class StaleCalls:
                 return each
         return None
 
-    def _others(self, key: _Key, handle: str, since: float) -> Iterator[_StaleCall]:
+    def _others(self, key: _Key, handle: str | None, since: float) -> Iterator[_StaleCall]:
         for each in self._of(key):
             if each.handle != handle and (each.open or each.answered_at >= since):
                 yield each

@@ -88,6 +88,38 @@ def test_after_a_late_answer_past_the_expiry_the_owner_is_unknown(
     assert not booking.lease("a").is_exclusive
 
 
+@pytest.mark.parametrize(
+    ("is_late_last", "expected"),
+    [
+        pytest.param(True, [1059.25, 1059.25], id="after the answer to the shorter one"),
+        # First as if the shorter one had been performed when the longer one was planned.
+        pytest.param(False, [1055.0, 1059.25], id="before it"),
+    ],
+)
+def test_a_late_answer_counts_for_no_longer_than_a_shorter_extension_after_it(
+    booking: BookHarness, is_late_last: bool, expected: list[float]
+) -> None:
+    # Found by the simulation (storm 66): SQS may have performed the shorter one last.
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=60))
+    booking.now = 1020.0
+    booking.apply_results(booking.one_call(), Outcome.DONE)
+    booking.now = 1040.0
+    stuck = booking.one_call()
+    assert summary(stuck) == [("a", "extend", 20)]
+    booking.now = 1044.0
+    given_up(booking)
+    booking.now = 1044.25
+    shorter = booking.one_call()
+    assert summary(shorter) == [("a", "extend", 15)]
+    booking.now = 1046.0
+    known = []
+    for call in (shorter, stuck) if is_late_last else (stuck, shorter):
+        booking.apply_results(call, Outcome.DONE)
+        known.append(booking.lease("a").expires_at)
+    assert known == expected
+    assert booking.lease("a").hidden_until == 1066.0
+
+
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
 def test_a_late_answer_without_success_changes_nothing(
     booking: BookHarness, outcome: Outcome

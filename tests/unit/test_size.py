@@ -11,9 +11,9 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 177, 13_710),
+    "core": (size.core, 177, 13_720),
     "package": (size.package, 423, 26_830),
-    "tests": (size.tests, 569, 53_910),
+    "tests": (size.tests, 569, 53_940),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
