@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
+#: How old a receive may be on its arrival if its visibility timeout is unknown, in seconds: the
+#: longest poll (20 s; SQS API reference, ReceiveMessage, WaitTimeSeconds) and the shortest timeout.
+#: Even an answer at the end of that poll may be someone else's by then, and a standard queue would
+#: still confirm its extension.
+UNKNOWN_LASTS = 21
+
 
 class ReceivedAs(enum.Enum):
     """What a received message means to its receiver."""
@@ -33,7 +39,7 @@ class Receive:
     """One receive of one message. Times are monotonic seconds.
 
     Attributes:
-        hidden_for: The visibility timeout that the receive began with, in seconds.
+        hidden_for: The visibility timeout that the receive began with, in seconds; 0 if unknown.
         sent_at: When the receive was sent.
         arrived_at: When its answer arrived.
         task: The name of the message's task, if known.
@@ -66,8 +72,8 @@ class Receive:
 
     @property
     def has_lapsed(self) -> bool:
-        """Whether it arrived after its visibility timeout had expired."""
-        return bool(self.hidden_for) and self.arrived_at >= self.sent_at + self.hidden_for
+        """Whether its visibility timeout had expired when it arrived, or may have if unknown."""
+        return self.arrived_at >= self.sent_at + (self.hidden_for or UNKNOWN_LASTS)
 
     def new_lease(self, terms: LeaseTerms) -> Lease:
         """Return a lease on the message that begins with this receive."""

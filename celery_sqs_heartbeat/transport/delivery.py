@@ -39,7 +39,7 @@ _NOT_STARTED = {
     ),
     ReceivedAs.FINISHED: "it was received again after its task was done; it is deleted",
     ReceivedAs.RELEASED: "an earlier release of it is unanswered and may end its lease any time",
-    ReceivedAs.LAPSED: "it arrived after its visibility timeout had ended",
+    ReceivedAs.LAPSED: "it arrived after its visibility timeout had ended, or may have ended",
 }
 
 

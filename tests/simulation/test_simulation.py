@@ -134,6 +134,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
             marks=pytest.mark.thorough,
         ),
         pytest.param("storm", 66, id="a late answer hid that a shorter extension followed it"),
+        pytest.param("storm", 106, id="a late message of unknown timeout was run by its handle"),
     ],
 )
 def test_seeds_that_once_broke_an_invariant_now_pass(kind: str, seed: int) -> None:
