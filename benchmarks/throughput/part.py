@@ -28,14 +28,13 @@ _NOTES = [
     "A stock worker with all prefetch slots in use waits for kombu's polling interval, which is "
     "1 s, before it looks again, even if tasks have ended meanwhile. It deletes each message by a "
     "call of its own, during which its event loop does nothing else. Ours polls as soon as there "
-    "is room, with up to four polls at a time while the queue has more, and deletes in batches "
-    "beside the event loop. With gevent, the additional polls run on greenlets.",
+    "is room, with up to four polls at a time while the queue has more. It polls on threads, and "
+    "deletes in batches in the keeper's process.",
     "The worker's main thread is the limit where calls are fast or the prefetch is large. Most of "
-    "its time is Celery's and kombu's. A receive takes two to three times as long as a task does "
-    "there, mostly to sign it and to run curl. So while messages wait for the pool, our worker "
-    "does not poll before there is room for ten, or for a quarter of its prefetch count. With "
-    "gevent, boto3 receives, which takes longer. So there, an additional poll needs room for ten, "
-    "or for half of the prefetch count.",
+    "its time is Celery's and kombu's. A receive runs on a thread, but takes as much of the "
+    "interpreter's time as two tasks do, mostly to sign it and to read the answer. So while "
+    "messages wait for the pool, our worker does not poll before there is room for ten, or for a "
+    "quarter of its prefetch count.",
     "The time from send to start includes that of the receive's answer. Both workers are measured "
     "at the same time.",
     "This does not show tasks that do something: if tasks take longer than what a worker does for "

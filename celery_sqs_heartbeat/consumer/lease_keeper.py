@@ -22,7 +22,6 @@ from celery_sqs_heartbeat.consumer.hand_over import HandOver, Messages
 from celery_sqs_heartbeat.consumer.received import Message
 from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.long_polls import MAX_POLLS, Raw, Receiving, Source
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -34,6 +33,14 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.settings.release_policies import BACKOFF
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import short_config
+from celery_sqs_heartbeat.sqs.long_polls import (
+    ANSWER_SECONDS,
+    MAX_POLLS,
+    Poll,
+    Raw,
+    Receiving,
+    Source,
+)
 from celery_sqs_heartbeat.sqs.options import MAX_WAIT
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
 from celery_sqs_heartbeat.sqs.sending import guard
@@ -41,8 +48,6 @@ from celery_sqs_heartbeat.sqs.sending import guard
 #: How long `close` waits by default, in seconds. Kubernetes kills a program 30 s after SIGTERM
 #: (terminationGracePeriodSeconds).
 CLOSE_SECONDS = 25.0
-#: How much longer than its wait a poll's answer may take, in seconds.
-ANSWER_SECONDS = 10.0
 #: What SQS is asked to say of a message. All servers know the older parameter `AttributeNames`.
 _ATTRIBUTES = [
     "ApproximateReceiveCount",
@@ -251,7 +256,7 @@ class LeaseKeeper:
 
     def _source(self, queue: str) -> Source:
         url = queue if "://" in queue else self._url_of(queue)
-        return Source(url, partial(self._poll, url))
+        return Source(url, self._poll)
 
     def _url_of(self, name: str) -> str:
         try:
@@ -265,10 +270,10 @@ class LeaseKeeper:
                 ]
             ) from error
 
-    def _poll(self, queue_url: str, count: int) -> Sequence[Raw]:
+    def _poll(self, poll: Poll) -> Sequence[Raw]:
         params = {
-            "QueueUrl": queue_url,
-            "MaxNumberOfMessages": count,
+            "QueueUrl": poll.source.name,
+            "MaxNumberOfMessages": poll.count,
             "WaitTimeSeconds": self._wait,
             "VisibilityTimeout": self._terms.visibility_timeout,
             "AttributeNames": _ATTRIBUTES,
@@ -278,9 +283,9 @@ class LeaseKeeper:
         messages: Sequence[Raw] = answer.get("Messages", ())
         return messages
 
-    def _take(self, source: Source, raws: Sequence[Raw], sent_at: float) -> None:
+    def _take(self, poll: Poll, raws: Sequence[Raw]) -> None:
         with self._keeper.gathering():
-            taken = [self._begin(source.queue_url, raw, sent_at) for raw in raws]
+            taken = [self._begin(poll.source.name, raw, poll.sent_at) for raw in raws]
         self._hands.add([message for message, receipt in taken if receipt is ReceivedAs.NEW])
 
     def _begin(self, queue_url: str, raw: Raw, sent_at: float | None) -> tuple[Message, ReceivedAs]:

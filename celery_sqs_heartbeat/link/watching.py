@@ -5,7 +5,7 @@ refers to the same process, even if another process gets its id later, and it be
 the process ends. The end of the link is not a reliable sign: a daemon forked by a task may keep the
 link open indefinitely.
 
-A worker whose loop has stalled neither receives nor acks messages, but the keeper still extends
+A worker whose loop has stalled neither starts tasks nor acks messages, but the keeper still extends
 every lease. Nothing else would show the stall. A task of a solo pool runs in the loop: while it
 runs, the loop does not count as stalled.
 """
@@ -188,7 +188,7 @@ class WorkerLoop:
             self._stalled_since = self._clock() - age
             logger.error(
                 "sqs-heartbeat: the worker's event loop has been stalled for %.1f s: the worker "
-                "neither receives nor acks messages; the keeper still extends its leases",
+                "neither starts tasks nor acks messages; the keeper still extends its leases",
                 age,
             )
         elif not has_stalled and self._stalled_since is not None:

@@ -252,7 +252,8 @@ LOOP_AGE = Metric(
 STALLED = Metric(
     name="worker_stalled",
     kind="gauge",
-    help="1 while the worker's event loop is stalled: it neither receives nor settles messages.",
+    help="1 while the worker's event loop is stalled: it neither starts tasks nor settles "
+    "messages.",
 )
 POLL_AGE = Metric(
     name="last_answered_poll_age",

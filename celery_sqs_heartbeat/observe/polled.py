@@ -61,21 +61,21 @@ class PolledQueues:
     """Notes when each queue's last poll was answered, for health and metrics.
 
     Only polls count. A worker that does not poll, because it is full or runs a task of a solo
-    pool, is not deaf, whatever happened to its last polls. The worker's event loop writes, under
-    its own names for the queues. Any thread may read.
+    pool, is not deaf, whatever happened to its last polls. The threads of the polls write, under
+    the worker's own names for the queues. Any thread may read.
 
     Attributes:
-        tried_at: When a poll was last sent or given up: the event loop turned then.
+        turned_at: When the consumer's thread last took messages, or began to receive.
     """
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
         self._now = now
         self._queues: dict[str, _Queue] = {}
-        self.tried_at = 0.0
+        self.turned_at = 0.0
 
     def asked(self, name: str, queue_url: str) -> None:
         """Note that a queue is polled."""
-        now = self.tried_at = self._now()
+        now = self._now()
         queue = self._queues.setdefault(name, _Queue(queue_url, now))
         if not queue.is_consumed:
             queue.is_consumed = True
@@ -94,14 +94,13 @@ class PolledQueues:
         queue = self._queues[name]
         queue.unanswered += 1
         queue.unanswered_in_a_row += 1
-        queue.failed_at = self.tried_at = self._now()
+        queue.failed_at = self._now()
         if queue.unanswered_in_a_row == 1:
             queue.failing_since = sent_at
 
-    @property
-    def any_unanswered(self) -> bool:
-        """Whether the last poll of any queue was not answered in time."""
-        return any(queue.unanswered_in_a_row for queue in list(self._queues.values()))
+    def note_turn(self) -> None:
+        """Note that the consumer's thread runs."""
+        self.turned_at = self._now()
 
     def wait(self, name: str) -> None:
         """Note that the queue is not polled until there is room for more messages.
@@ -115,7 +114,7 @@ class PolledQueues:
     def rest(self, name: str) -> None:
         """Note that nothing consumes from the queue any more.
 
-        It stays deaf: without an event loop, a failed poll is a lost connection.
+        It stays deaf: the consumer may be the next one of the same queue, after a lost connection.
         """
         if queue := self._queues.get(name):
             queue.is_consumed = False

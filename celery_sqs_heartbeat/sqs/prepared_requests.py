@@ -37,10 +37,11 @@ def prepare_calls(client: Any) -> None:
 
     Only for clients to which no one else has added event handlers: of boto3's events, a repeated
     request emits `choose-signer`, `before-sign` and `before-send`. Plugins and Sentry's SDK add
-    handlers to every client, so with them it does nothing.
+    handlers to every client, so with them it does nothing. A second call does nothing.
     """
     is_boto3s = BaseClient.__init__.__module__ == BaseClient.__module__
-    if is_boto3s and not os.environ.get(_PLUGINS):
+    is_new = isinstance(client, BaseClient) and not hasattr(client, _PREPARED)
+    if is_new and is_boto3s and not os.environ.get(_PLUGINS):
         setattr(client, _PREPARED, _PreparedCalls(client))
 
 

@@ -10,19 +10,76 @@ from typing import Any
 import kombu.transport
 from kombu.transport import SQS
 
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.transport.arrivals import Arrivals
 from celery_sqs_heartbeat.transport.binding import bound
-from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.transport.channel import Channel as FedChannel
+
+#: How long a thread waits at once if it may wait without end, in seconds.
+_LONGEST_WAIT = 3_600.0
 
 
 class Transport(SQS.Transport):
-    """kombu's SQS transport. Its channels have leases while a heartbeat is bound."""
+    """kombu's SQS transport. Its channels have leases while a heartbeat is bound.
+
+    Attributes:
+        arrived: Tells the consumer's thread that messages have arrived.
+    """
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        self.arrived = Arrivals()
 
     def Channel(self, connection: Any) -> SQS.Channel:  # noqa: N802
         """Make a channel: kombu's own if no heartbeat is bound (a producer, a pool process)."""
         heartbeat = bound()
         if heartbeat is None:
             return SQS.Channel(connection)
-        return Channel(connection, heartbeat=heartbeat)
+        return FedChannel(connection, heartbeat=heartbeat)
+
+    def listen(self, hub: Any) -> None:
+        """Deliver what arrives on an event loop. A loop that was reset has to be asked again."""
+        self.arrived.listen(hub, self._deliver_arrived)
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver messages without an event loop.
+
+        Raises:
+            TimeoutError: None has arrived within `timeout` seconds.
+        """
+        fed = self._fed()
+        for channel in fed:
+            channel.feed.consume()
+        if not fed or any(channel.has_unleased for channel in fed):
+            if not self._deliver_arrived():
+                # kombu receives, in this thread.
+                super().drain_events(connection, timeout)
+            return
+        until = None if timeout is None else clock.now() + timeout
+        while not self._deliver_arrived():
+            left = _LONGEST_WAIT if until is None else until - clock.now()
+            if left <= 0:
+                raise TimeoutError
+            self.arrived.wait(left)
+
+    def close_connection(self, connection: Any) -> None:
+        """Close the channels."""
+        super().close_connection(connection)
+        self.arrived.close()
+
+    def _fed(self) -> list[FedChannel]:
+        """Return the channels that consume with leases."""
+        return [
+            each
+            for each in self.channels
+            if isinstance(each, FedChannel) and each.feed.is_consuming
+        ]
+
+    def _deliver_arrived(self) -> bool:
+        is_any = False
+        for channel in self._fed():
+            is_any |= channel.feed.deliver()
+        return is_any
 
 
 #: The path by which kombu imports this transport.

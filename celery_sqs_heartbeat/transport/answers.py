@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
@@ -12,14 +13,17 @@ logger = get_logger(__name__)
 Message = dict[str, Any]
 
 
-def readable(answer: Any) -> list[Message]:
-    """Return the messages of an answer that can be leased: those with both ids.
+def received(answer: Any) -> list[Any]:
+    """Return the messages of an answer, of whatever shape it is."""
+    messages = answer.get("Messages") if isinstance(answer, dict) else None
+    return messages if isinstance(messages, list) else []
 
-    kombu turns a 5xx answer into an empty list.
-    """
+
+def readable(messages: Sequence[Any]) -> list[Message]:
+    """Return the messages that can be leased: those with both ids."""
     return [
         message
-        for message in _messages(answer)
+        for message in messages
         if isinstance(message, dict)
         and all(
             isinstance(each := message.get(name), str) and each
@@ -28,19 +32,13 @@ def readable(answer: Any) -> list[Message]:
     ]
 
 
-def log_unreadable(queue: str, answer: Any, messages: list[Message]) -> None:
-    """Log how many messages of an answer are not readable."""
-    received = len(_messages(answer))
-    if len(messages) < received:
+def log_unreadable(queue: str, count: int, received: int) -> None:
+    """Log how many of the received messages are not readable, if there are any."""
+    if count:
         logger.error(
             "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
             "handle: the worker ignores them, and they stay in the queue",
-            received - len(messages),
+            count,
             received,
             queue,
         )
-
-
-def _messages(answer: Any) -> list[Any]:
-    messages = answer.get("Messages") if isinstance(answer, dict) else None
-    return messages if isinstance(messages, list) else []

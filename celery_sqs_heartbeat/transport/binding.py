@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
-from weakref import WeakSet, WeakValueDictionary
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
@@ -14,11 +14,10 @@ from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
-from celery_sqs_heartbeat.transport.poll import Poll
-from celery_sqs_heartbeat.transport.poll_threads import PollThreads
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 from celery_sqs_heartbeat.transport.terms import LeasedQueues, LeaseRules, QueueTerms
@@ -44,6 +43,27 @@ class Once:
         return is_new
 
 
+class FeedProtocol(Protocol):
+    """The interface of a channel's feed that other parts use."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its channel was closed, and every poll was answered."""
+
+    @property
+    def polls(self) -> tuple[Poll, ...]:
+        """The open polls."""
+
+    def fill(self) -> None:
+        """Poll the queues for which there may be room now."""
+
+    def stop(self) -> None:
+        """Receive no more."""
+
+    def join(self, timeout: float) -> bool:
+        """Wait until no poll is open. Return whether that took at most `timeout` seconds."""
+
+
 @dataclass(kw_only=True, repr=False)
 class Heartbeat:
     """One worker's keeper, and everything the transport needs to pass messages to it.
@@ -54,16 +74,11 @@ class Heartbeat:
         concurrency: How many tasks the worker runs at once; 0 if not known.
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
-        has_greenlets: Whether its threads are greenlets of gevent or eventlet.
-        poll_threads: Those that read additional polls, if there is no event loop.
         polled: Records how SQS answers the polls of each queue.
-        open_polls: The polls of every channel that have no answer yet.
-        poll_errors: The last error of each queue's polls, as it was logged; None once they work.
+        feeds: Those of every channel that consumes, or still has an open poll.
+        polling: Is held while the record of open polls changes. Signals are handled after that.
         note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
             in seconds of `clock.now`; 0.0 if none is open.
-        http_client: kombu's client for polls, if there is an event loop.
-        curl_working: Is held while that client's curl works, and until the messages it received
-            are leased. Signals are handled after that.
         arriving: The receipt handles of the messages that are being leased and delivered.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
@@ -95,14 +110,10 @@ class Heartbeat:
     concurrency: int = 0
     hub: Any = None
     has_processes: bool = False
-    has_greenlets: bool = False
-    poll_threads: PollThreads = field(default_factory=PollThreads)
     polled: PolledQueues = field(default_factory=PolledQueues)
-    open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
-    poll_errors: dict[str, str | None] = field(default_factory=dict)
+    feeds: list[FeedProtocol] = field(default_factory=list)
+    polling: SignalSafeLock = field(default_factory=SignalSafeLock)
     note_poll: Callable[[str, float], object] = lambda url, ends_at: None
-    http_client: Any = None
-    curl_working: SignalSafeLock = field(default_factory=SignalSafeLock)
     arriving: set[str] = field(default_factory=set, repr=False)
     check_pool: Callable[[Exception], object] = lambda error: None
     start_queues: Callable[[], Iterable[str]] = tuple
@@ -133,6 +144,12 @@ class Heartbeat:
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
         self.orphaned = OrphanedMessages(self.keeper)
         self.groups = GroupWaitlist(keeper=self.keeper, limit=self.settings.fifo_waiting)
+
+    def look(self) -> None:
+        """Deliver and receive what a lost call or a state that no event reports may delay."""
+        self.groups.look()
+        for feed in self.feeds:
+            feed.fill()
 
     def is_settled(self, delivery_tag: str) -> bool:
         """Return whether a message's channel has nothing left to do for it at SQS."""

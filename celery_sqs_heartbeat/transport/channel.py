@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import Empty
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -12,79 +13,45 @@ from kombu.transport import SQS
 from kombu.transport.SQS import UndefinedQueueException
 
 from celery_sqs_heartbeat.errors import ConfigurationError, UnusableQueues
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.sqs.sending import guard
-from celery_sqs_heartbeat.transport.additional_polls import AdditionalPolls
-from celery_sqs_heartbeat.transport.backpressure import Backpressure
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.blocking import BlockingPoller
-from celery_sqs_heartbeat.transport.blocking_schedule import BlockingSchedule
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, TaskFailure
-from celery_sqs_heartbeat.transport.delivery import PollResponseHandler
+from celery_sqs_heartbeat.transport.delivery import Deliverer
+from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.kombu_channel import (
     KombuChannel,
     with_reported,
     with_timeouts,
 )
-from celery_sqs_heartbeat.transport.open_polls import OpenPolls
-from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
-from celery_sqs_heartbeat.transport.poll_room import PollRoom
-from celery_sqs_heartbeat.transport.poller import Poller
-from celery_sqs_heartbeat.transport.schedule import Schedule
 from celery_sqs_heartbeat.transport.settling import AckHandler, QoS
 
 
 class Channel(SQS.Channel):
     """Takes kombu's calls, and passes each to the object that handles it.
 
-    The path of a message: `Schedule` decides when its queue is polled. `Poller` (or
-    `BlockingPoller`) receives it. `PollResponseHandler` has `Leaser` lease it, and delivers it.
-    `AckHandler` passes its ack or reject to the keeper.
+    The path of a message: `Feed` receives it, has `Deliverer` lease it, and delivers it where the
+    consumer runs. `AckHandler` passes its ack or reject to the keeper.
 
     Args:
         connection: kombu's transport.
+
+    Attributes:
+        feed: Receives from the queues whose messages are leased.
     """
 
     QoS = QoS
 
     def __init__(self, connection: Any, *, heartbeat: Heartbeat) -> None:
         kombu = KombuChannel(self)
-        open_polls = OpenPolls(heartbeat=heartbeat)
-        receives = PollPlanner(kombu=kombu, heartbeat=heartbeat)
-        self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
-        intake = PollResponseHandler(
-            kombu=kombu, heartbeat=heartbeat, receives=receives, acks=self._acks
-        )
         self._kombu = kombu
         self._heartbeat = heartbeat
-        self._room = Backpressure(heartbeat=heartbeat)
-        self._poll_room = PollRoom(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
-        self._schedule = Schedule(
-            kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
-        )
-        self._blocking_schedule = BlockingSchedule(
-            kombu=kombu, heartbeat=heartbeat, open_polls=open_polls, room=self._poll_room
-        )
-        self._blocking_poller = BlockingPoller(
+        self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat)
+        self.feed = Feed(
             kombu=kombu,
             heartbeat=heartbeat,
-            open_polls=open_polls,
-            receives=receives,
-            intake=intake,
-            room=self._poll_room,
-            schedule=self._blocking_schedule,
-        )
-        self._additional_polls = AdditionalPolls(
-            heartbeat=heartbeat, poller=self._blocking_poller, schedule=self._blocking_schedule
-        )
-        self._poller = Poller(
-            kombu=kombu,
-            heartbeat=heartbeat,
-            open_polls=open_polls,
-            receives=receives,
-            intake=intake,
-            schedule=self._schedule,
+            deliverer=Deliverer(kombu=kombu, heartbeat=heartbeat, acks=self._acks),
+            wake=connection.arrived.set,
         )
         self._enter_event_loop()
         super().__init__(connection)
@@ -101,7 +68,9 @@ class Channel(SQS.Channel):
     @property
     def transport_options(self) -> Any:
         """The options of kombu's transport, with a timeout for every call."""
-        return with_timeouts(super().transport_options)
+        options = super().transport_options
+        wait = options.get("wait_time_seconds", self.default_wait_time_seconds)
+        return with_timeouts(options, wait=wait)
 
     @property
     def visibility_timeout(self) -> Any:
@@ -202,59 +171,39 @@ class Channel(SQS.Channel):
         """Stop consuming from a queue."""
         queue = self._tag_to_queue.get(consumer_tag)
         cancelled = super().basic_cancel(consumer_tag)
-        if queue is not None:
-            self._schedule.note_cancelled(queue)
+        # It may not have been its queue's last consumer.
+        if queue is not None and not self._kombu.is_consumed(queue):
+            self.feed.cancel(queue)
         return cancelled
 
-    def has_room(self) -> bool:
-        """Return whether the keeper can take more messages."""
-        return self._room.is_left()
-
-    def next_up(self) -> int:
-        """Return how many messages that were received already will be delivered soon."""
-        return self._room.promised()
+    def close(self) -> None:
+        """Close the channel. It receives no more."""
+        super().close()
+        self.feed.stop()
 
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
         """Change the prefetch count, and poll the queues for which there is room now."""
         super().basic_qos(*args, **kwargs)
-        self.poll_more()
-
-    def poll_more(self) -> None:
-        """Poll the queues for which there may be room now. Can be called from any thread."""
-        if self._kombu.hub is None:
-            self._blocking_schedule.poll_more()
-        else:
-            self._schedule.poll_more()
+        self.feed.fill()
 
     def _schedule_queue(self, queue: str) -> None:
-        """Poll a queue now, by several polls if there is room, or when a prefetch slot is free."""
-        if self._schedule.is_due(queue):
+        """Receive from a queue of an event loop. kombu calls this in the loop's first tick."""
+        if self._kombu.is_leased(queue):
+            self.connection.listen(self.hub)
+            self.feed.consume()
+        else:
             super()._schedule_queue(queue)
-            while self._schedule.is_due_beside(queue):
-                super()._schedule_queue(queue)
 
-    def _get_message_estimate(self, max_if_unlimited: int = MAX_RECEIVED) -> int:
-        """Return how many messages to request."""
-        return self._poll_room.how_many(max_if_unlimited)
-
-    def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
-        """Poll a queue on the event loop."""
-        if not self._kombu.is_leased(queue):
-            return super()._get_async(queue, count, callback=callback)
-        return self._poller.poll(queue, count=count, callback=callback)
-
-    def drain_events(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Poll the queues without an event loop, as soon as there is room for more messages."""
-        self._blocking_schedule.wait_until_due(timeout)
-        return super().drain_events(timeout, *args, **kwargs)
+    @property
+    def has_unleased(self) -> bool:
+        """Whether it consumes from a queue whose messages are not leased."""
+        return not all(map(self._kombu.is_leased, self._kombu.queues()))
 
     def _get_bulk(self, queue: str, *args: Any, **kwargs: Any) -> None:
-        """Poll a queue without an event loop."""
+        """Poll a queue whose messages are not leased, without an event loop."""
         if self._kombu.is_leased(queue):
-            self._additional_polls.begin(queue)
-            self._blocking_poller.poll(queue)
-        else:
-            super()._get_bulk(queue, *args, **kwargs)
+            raise Empty
+        super()._get_bulk(queue, *args, **kwargs)
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Delete the message, and free its slot."""

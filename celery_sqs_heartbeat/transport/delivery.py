@@ -1,4 +1,4 @@
-"""Takes the messages that a poll returns: leases them, and delivers those that are new."""
+"""Leases the messages that a poll returns, and delivers those that are new."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, DUE_LATER
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.transport.answers import Message, log_unreadable, readable
+from celery_sqs_heartbeat.sqs.long_polls import Poll
+from celery_sqs_heartbeat.transport.answers import Message
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.group_waitlist import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
-from celery_sqs_heartbeat.transport.poll import Poll
-from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 from celery_sqs_heartbeat.transport.settling import AckHandler
 from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 
@@ -43,44 +42,35 @@ _NOT_STARTED = {
 }
 
 
-class PollResponseHandler:
-    """Handles the answers to a channel's polls: leases the messages, then delivers them."""
+class Deliverer:
+    """Leases the messages of a channel's polls, then delivers those that are new.
 
-    def __init__(
-        self,
-        *,
-        kombu: KombuChannel,
-        heartbeat: Heartbeat,
-        receives: PollPlanner,
-        acks: AckHandler,
-    ) -> None:
+    The thread of a poll leases and releases. The consumer's thread delivers.
+    """
+
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, acks: AckHandler) -> None:
         self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat, acks=acks)
         self._kombu = kombu
         self._heartbeat, self._keeper = heartbeat, heartbeat.keeper
         self._acks = acks
-        self._receives = receives
 
-    def take(self, poll: Poll, answer: Any, *, deliver: Callable[[Payload], object] | None) -> int:
-        """Lease and deliver the messages of a poll. Return how many there were.
-
-        Args:
-            deliver: Takes a message; None if its queue's consumer, or the worker, has ended.
-        """
-        messages = readable(answer)
-        if messages and deliver is not None and not self._has_keeper():
-            deliver = None
-        if deliver is None:
-            # Before anything is logged, because the thread that reads the last polls may have to
-            # wait for the log's lock.
-            self._release(poll, messages)
-        self._receives.log(poll.queue, None)
-        log_unreadable(poll.queue, answer, messages)
-        if deliver is not None:
-            self._deliver(poll, self._leaser.lease_all(poll, messages), deliver)
-        return len(messages)
+    def lease(self, poll: Poll, messages: Sequence[Message]) -> list[Payload]:
+        """Lease the messages of a poll. Return those to deliver, and note that they arrive."""
+        if not self._has_keeper():
+            self.release(poll, messages)
+            return []
+        arriving = self._heartbeat.arriving
+        tags = {message["ReceiptHandle"] for message in messages}
+        arriving.update(tags)
+        try:
+            fresh = self._leaser.lease_all(poll, messages)
+            tags -= set(map(tag_of, fresh))
+        finally:
+            arriving.difference_update(tags)
+        return fresh
 
     def _has_keeper(self) -> bool:
-        """Return whether a keeper is ready, maybe after a wait. The worker reads nothing meanwhile.
+        """Return whether a keeper is ready, maybe after a wait.
 
         A task without a keeper would run, and its message would neither be extended nor deleted.
         """
@@ -91,14 +81,16 @@ class PollResponseHandler:
             time.sleep(_LOOK_SECONDS)
         return not self._heartbeat.is_ending
 
-    def _deliver(
-        self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
-    ) -> None:
+    def deliver(self, poll: Poll, fresh: Sequence[Payload]) -> None:
         """Deliver leased messages. It may take long: a solo pool runs tasks in this call."""
-        with self.arriving(map(tag_of, fresh)), self._heartbeat.curl_working.opened():
+        deliver = self._kombu.consumer(poll.source.name)
+        if deliver is None:
+            self.release_leased(fresh)
+            return
+        with self.arriving(map(tag_of, fresh)):
             ready = self._heartbeat.groups.hold_back(
                 self._leaser.keep_ours(poll, fresh),
-                queue=poll.queue,
+                queue=poll.source.name,
                 deliver=lambda payload: self._deliver_later(payload, deliver),
             )
             self._deliver_all(ready, deliver)
@@ -151,18 +143,26 @@ class PollResponseHandler:
         finally:
             self._heartbeat.arriving.difference_update(tags)
 
-    def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
-        """Release messages that arrive after their consumer has ended, or without a keeper."""
+    def release(self, poll: Poll, messages: Sequence[Message]) -> None:
+        """Release messages that arrive after their consumer has ended, or without a keeper.
+
+        Nothing is logged before, because the log's lock may be held while a shutdown waits.
+        """
         new = [each for each in messages if self._leaser.lease(poll, each) is ReceivedAs.NEW]
         # The last message of a group first.
         for message in reversed(new):
             self._keeper.release(message["ReceiptHandle"], cause="not delivered")
-        if messages:
-            logger.info(
-                "sqs-heartbeat: released %s received from %s without a consumer or a keeper",
-                counted(len(messages), "message"),
-                poll.queue,
-            )
+        logger.info(
+            "sqs-heartbeat: released %s received from %s without a consumer or a keeper",
+            counted(len(messages), "message"),
+            poll.source.name,
+        )
+
+    def release_leased(self, payloads: Sequence[Payload]) -> None:
+        """Release leased messages whose consumer has ended."""
+        for payload in reversed(payloads):
+            self._keeper.release(tag_of(payload), cause="not delivered")
+        self._heartbeat.arriving.difference_update(map(tag_of, payloads))
 
 
 class Leaser:
@@ -186,13 +186,13 @@ class Leaser:
         with self._heartbeat.keeper.gathering():
             for message in messages:
                 try:
-                    payload = self._kombu.decode(message, poll.queue)
+                    payload = self._kombu.decode(message, poll.source.name)
                     headers = payload.get("headers") or {}
                     task, task_id = headers.get("task"), headers.get("id")
                     receipt = self.lease(poll, message, task=task, task_id=task_id)
                 except Exception as error:
                     # kombu before 5.7 fails on a body that is not its own JSON.
-                    _log_undeliverable(poll.queue, message.get("MessageId"))
+                    _log_undeliverable(poll.source.name, message.get("MessageId"))
                     cut.cut(message)
                     if self.lease(poll, message) is ReceivedAs.NEW:
                         undecodable[message["ReceiptHandle"]] = error
@@ -207,7 +207,7 @@ class Leaser:
                     logging.WARNING if receipt in _NOT_OURS else logging.INFO,
                     "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
                     message.get("MessageId"),
-                    poll.queue,
+                    poll.source.name,
                     task,
                     task_id,
                     _NOT_STARTED[receipt],
@@ -238,13 +238,13 @@ class Leaser:
         task = task if isinstance(task, str) else None
         heartbeat.received.add(message["ReceiptHandle"])
         return heartbeat.keeper.receive(
-            poll.url,
+            poll.queue_url,
             message,
-            terms=heartbeat.terms.of(poll.queue, poll.timeout, task),
+            terms=heartbeat.terms.of(poll.source.name, poll.timeout, task),
             # If the timeout is not known, the lease is extended at once, and it is known then.
             hidden_for=poll.timeout or 0,
             sent_at=poll.sent_at,
-            max_receive_count=heartbeat.queues.get(poll.url).max_receive_count,
+            max_receive_count=heartbeat.queues.get(poll.queue_url).max_receive_count,
             task=task,
             task_id=task_id,
         )
@@ -293,7 +293,7 @@ class Leaser:
             "sqs-heartbeat: message %s of %s is not started: too little was left of its "
             "visibility timeout when it arrived, and SQS confirmed no extension",
             lease.message_id,
-            poll.queue,
+            poll.source.name,
         )
         return False
 

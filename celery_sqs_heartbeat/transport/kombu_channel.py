@@ -8,6 +8,7 @@ from typing import Any
 import kombu
 
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.sqs.long_polls import ANSWER_SECONDS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 
 #: System attributes of a message that the keeper reads.
@@ -20,7 +21,10 @@ REPORTED = (
     "SequenceNumber",
 )
 #: The timeout of a call if `client-config` says None, in seconds: botocore's default.
-CLIENT_SECONDS = 60
+CLIENT_SECONDS = 60.0
+#: What `client-config` says unless the user sets it. Each poll needs a connection of its own, and
+#: botocore has ten.
+_POLLS = {"max_pool_connections": 1_000}
 #: The most queues that SQS lists in one answer.
 _MOST_LISTED = 1_000
 #: Whether kombu deletes messages that are rejected without requeue.
@@ -108,31 +112,15 @@ class KombuChannel:
         payload: Payload = self._channel._message_to_python(message, queue, self.url(queue))
         return payload
 
-    def poll(self, queue: str) -> None:
-        """Poll a queue now, or when a prefetch slot is free."""
-        self._channel._schedule_queue(queue)
-
     def client(self, queue: str) -> Any:
         """Return the boto3 client for a queue."""
         return self._channel.sqs(queue=queue)
-
-    def event_loop_client(self, queue: str) -> Any:
-        """Return the client that sends calls for a queue on the event loop."""
-        return self._channel.asynsqs(queue=self.name_at_sqs(queue))
 
     def wanted_attributes(self) -> tuple[Any, Any]:
         """Return which system attributes and which of the sender's to request with each message."""
         wanted = self._channel.get_message_attributes
         system = wanted.get("MessageSystemAttributeNames", self._channel.fetch_message_attributes)
         return system, wanted["MessageAttributeNames"]
-
-    def how_many(self) -> int:
-        """Return how many messages a receive may request."""
-        return int(self._channel._get_message_estimate())
-
-    def has_slot(self) -> bool:
-        """Return whether another message may be received."""
-        return bool(self._channel.qos.can_consume())
 
     def free_slots(self) -> int | None:
         """Return how many prefetch slots are free; None without a limit."""
@@ -163,17 +151,18 @@ class KombuChannel:
         return _DELETES_REJECTED and not self._channel.qos.is_backoff_task(delivery_tag)
 
 
-def with_timeouts(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options with a `client-config` that has a timeout for every call.
+def with_timeouts(options: Mapping[str, Any], *, wait: float) -> Mapping[str, Any]:
+    """Return the options with a `client-config` that has a timeout and a connection for every poll.
 
-    Without an event loop, a poll has no other deadline. If SQS never answered it, its queue would
-    not be polled again.
+    Args:
+        wait: How long a poll waits for messages, in seconds.
     """
-    config = options.get("client-config") or {}
-    endless = [name for name in TIMEOUTS if config.get(name, CLIENT_SECONDS) is None]
-    if not endless:
-        return options
-    return {**options, "client-config": {**config, **dict.fromkeys(endless, CLIENT_SECONDS)}}
+    given = options.get("client-config") or {}
+    config = {**_POLLS, **given}
+    config |= {name: CLIENT_SECONDS for name in TIMEOUTS if config.get(name, 1) is None}
+    # An answer arrives at the end of the wait.
+    config["read_timeout"] = max(config.get("read_timeout", 0.0), wait + ANSWER_SECONDS)
+    return {**options, "client-config": config}
 
 
 def with_reported(attributes: Any) -> Any:

@@ -10,7 +10,6 @@ from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
-from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 
 
 class AckHandler:
@@ -19,10 +18,9 @@ class AckHandler:
     Methods that return a bool return False if kombu must settle the message itself.
     """
 
-    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, open_polls: OpenPolls) -> None:
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
-        self._open = open_polls
         self._delays = Delays(rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once)
 
     def ack(self, delivery_tag: str) -> bool:
@@ -127,9 +125,10 @@ class AckHandler:
         return max(
             (
                 max(0.0, poll.ends_at - now)
-                for poll in self._open
-                if poll.url == lease.queue_url
-                and (self._heartbeat.is_ending or not self._kombu.is_consumed(poll.queue))
+                for feed in self._heartbeat.feeds
+                for poll in feed.polls
+                if poll.queue_url == lease.queue_url
+                and (self._heartbeat.is_ending or not self._kombu.is_consumed(poll.source.name))
             ),
             default=0.0,
         )
@@ -138,21 +137,7 @@ class AckHandler:
 class QoS(SQS.QoS):
     """Counts prefetched messages as kombu does, and reports when there is room again."""
 
-    def can_consume(self) -> bool:
-        """Return whether another message may be received."""
-        has_slot = super().can_consume() and self.can_consume_max_estimate() != 0
-        return bool(has_slot and self.channel.has_room())
-
-    def can_consume_max_estimate(self) -> int | None:
-        """Return how many messages may be received; None without a limit.
-
-        Messages that wait for another of their group take no slot. But a slot is reserved for
-        each of them that will be delivered soon.
-        """
-        free: int | None = super().can_consume_max_estimate()
-        return None if free is None else max(0, free - self.channel.next_up())
-
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and poll the queues for which there is room now."""
         super().ack(delivery_tag)
-        self.channel.poll_more()
+        self.channel.feed.fill()

@@ -27,7 +27,6 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.children import note_worker
@@ -58,6 +57,7 @@ from celery_sqs_heartbeat.worker.shutdown import (
     flush_time_left,
     let_handlers_call_soon,
     put_off_signals,
+    read_last_polls,
     release_all,
     release_before_soft_shutdown,
     release_unstarted,
@@ -81,7 +81,6 @@ class WorkerHeartbeat:
         concurrency = parent.max_concurrency or parent.concurrency
         leases = concurrency * parent.prefetch_multiplier
         note_worker()
-        self._last_polls: LastPolls | None = None
         self._has_ended = False
         self._parent = parent
         settings = read_worker_settings(parent.app, leases)
@@ -113,7 +112,6 @@ class WorkerHeartbeat:
         self._restore_retries = release_retries()
         self._heartbeat.hub = parent.hub
         self._heartbeat.has_processes = parent.pool.uses_semaphore
-        self._heartbeat.has_greenlets = parent.pool.is_green
         self._heartbeat.start_queues = partial(names_to_lease, parent.app)
         self._heartbeat.check_names = partial(
             warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues
@@ -124,7 +122,7 @@ class WorkerHeartbeat:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
             self._otel.watch(self._linked, journal, self._heartbeat.polled)
         self._heartbeat.groups.call_soon = _caller(parent)
-        self._linked.start(parent, self._heartbeat.polled, look=self._heartbeat.groups.look)
+        self._linked.start(parent, self._heartbeat.polled, look=self._heartbeat.look)
         self._lost_leases.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
         orphaned = self._heartbeat.orphaned
         orphaned.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
@@ -132,9 +130,9 @@ class WorkerHeartbeat:
         follow_jobs(parent.pool)
         keep_undecodable(parent.consumer, self._keeper)
         keep_running_jobs_on_flush(parent.pool)
-        guarded = (self._keeper, self._heartbeat.curl_working)
+        guarded = (self._keeper, self._heartbeat.polling)
         release_before_soft_shutdown(parent, guarded, lambda: self.close(parent))
-        stop_after_last_receives(self._heartbeat, parent, self._end_polls)
+        stop_after_last_receives(self._heartbeat, parent)
         put_off_signals(*guarded)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
@@ -148,7 +146,7 @@ class WorkerHeartbeat:
     def close(self, parent: Any) -> None:
         """Release the messages of tasks that the pool has not started and will not run."""
         self._linked.unwatch_loop()
-        self._end_polls()
+        end_polls(self._heartbeat)
         release_unstarted(self._heartbeat, parent.pool)
 
     def _take_event(self, event: Event) -> None:
@@ -166,7 +164,7 @@ class WorkerHeartbeat:
             type(error).__name__,
             error,
         )
-        self._end_polls()
+        end_polls(self._heartbeat)
         end_worker(parent.hub, error)
 
     def _end_without_keeper(self, app: Any, error: NoKeeper) -> None:
@@ -175,22 +173,16 @@ class WorkerHeartbeat:
         log_critical(app, error)
         state.should_stop = EX_FAILURE
 
-    def _end_polls(self) -> LastPolls:
-        if self._last_polls is None:
-            self._last_polls = end_polls(self._heartbeat)
-        return self._last_polls
-
     def _end(self, **_: Any) -> None:
         if self._has_ended:
             return
         self._has_ended = True
         atexit.unregister(self._end)
         signals.worker_shutdown.disconnect(self._end, sender=self._parent)
-        last_polls = self._end_polls()
+        end_polls(self._heartbeat)
         release_all(self._heartbeat)
         began = time.monotonic()
-        last_polls.wait()
-        self._heartbeat.poll_threads.wait(self._heartbeat.open_polls)
+        read_last_polls(self._heartbeat)
         self._heartbeat.orphaned.close()
         waited = time.monotonic() - began
         self._linked.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
@@ -203,8 +195,8 @@ class WorkerHeartbeat:
 def _caller(parent: Any) -> Callable[[Callable[[], object]], object]:
     """Return a function that calls functions where the worker delivers its messages.
 
-    Without an event loop, a call would have to wait for the end of a long poll. So it runs on its
-    own thread or greenlet.
+    Without an event loop, a call would have to wait until the consumer's thread has nothing to
+    deliver. So it runs on its own thread or greenlet.
     """
     if parent.hub is None:
         return JobThread("sqs-heartbeat-groups").submit

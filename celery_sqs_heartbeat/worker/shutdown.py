@@ -11,7 +11,7 @@ tasks first. This must happen before Celery stops its steps: a pool that was sto
 tasks.
 
 Celery's cold and soft shutdown run in signal handlers. They release messages, which changes the
-keeper's records, call the event loop, and read open polls on another thread. So a signal handler
+keeper's records and call the event loop, while other threads read open polls. So a signal handler
 must not interrupt work that must not be seen half done.
 """
 
@@ -29,9 +29,9 @@ from celery.bootsteps import TERMINATE
 from celery.platforms import EX_FAILURE
 from celery.worker import state
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,10 @@ _CANCELS_WAITING = celery.VERSION >= (5, 7)
 #: How long an exiting worker may read its last polls before that time is subtracted from its flush,
 #: in seconds: kombu's default wait. With the flush of 15 s, both take 25 s of Kubernetes' 30.
 _FREE_WAIT_SECONDS = 10.0
+#: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
+#: network stalls for a moment. With the longest poll and the shortest flush, the worker ends within
+#: Kubernetes' 30 s.
+_READ_GRACE = 3.0
 #: The least time for the flush, in seconds, unless the setting is lower: a few tries of a delete.
 _LEAST_FLUSH_SECONDS = 5.0
 #: How long a message of a standard queue on its last receive waits for the pool, in seconds: a
@@ -64,11 +68,34 @@ def flush_time_left(flush_timeout: float, waited: float) -> float:
     return max(left, min(flush_timeout, _LEAST_FLUSH_SECONDS))
 
 
-def end_polls(heartbeat: Heartbeat) -> LastPolls:
+def end_polls(heartbeat: Heartbeat) -> None:
     """Stop receiving, and release the messages that open polls still return."""
+    if not heartbeat.is_ending and any(feed.polls for feed in heartbeat.feeds):
+        logger.info(
+            "sqs-heartbeat: receiving ends; messages that open long polls still return are released"
+        )
     heartbeat.is_ending = True
     heartbeat.polled.rest_all()
-    return LastPolls(heartbeat.http_client, list(heartbeat.open_polls))
+    for feed in heartbeat.feeds:
+        feed.stop()
+
+
+def read_last_polls(heartbeat: Heartbeat) -> None:
+    """Return when the polls are answered, or are no longer awaited.
+
+    At SQS, a long poll waits for up to 20 s. Messages that arrive meanwhile go to it, whether or
+    not anyone reads the answer: up to ten messages, hidden for a whole visibility timeout. SQS may
+    not notice that the connection was closed.
+    """
+    ends = [poll.ends_at for feed in heartbeat.feeds for poll in feed.polls]
+    until = max([clock.now(), *ends]) + _READ_GRACE
+    for feed in heartbeat.feeds:
+        feed.join(until - clock.now())
+    if any(feed.polls for feed in heartbeat.feeds):
+        logger.warning(
+            "sqs-heartbeat: a poll that was open when the shutdown began is not answered yet: "
+            "messages that it returns become visible again after their visibility timeout"
+        )
 
 
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
@@ -122,9 +149,7 @@ def release(requests: list[LeasedRequestProtocol], why: str) -> None:
         request.release("shutdown")
 
 
-def stop_after_last_receives(
-    heartbeat: Heartbeat, parent: Any, stop_receiving: Callable[[], object]
-) -> None:
+def stop_after_last_receives(heartbeat: Heartbeat, parent: Any) -> None:
     """Have a warm shutdown begin by starting the tasks of messages on their last receive."""
     stop = parent.stop
 
@@ -132,7 +157,7 @@ def stop_after_last_receives(
         is_warm = state.should_stop is not None and state.should_stop is not False
         # It ends already if its pool takes no tasks.
         if is_warm and not in_sighandler and not heartbeat.is_ending:
-            stop_receiving()
+            end_polls(heartbeat)
             _start_last_receives(heartbeat, parent)
         stop(in_sighandler, **kwargs)
 

@@ -38,21 +38,16 @@ NAMES: Mapping[str, str] = {
     "on_retry on_timeout reject revoked",
     "celery.worker.worker:WorkController": "stop terminate wait_for_soft_shutdown",
     "concurrent.futures.thread:ThreadPoolExecutor": "_shutdown _shutdown_lock",
-    "kombu.asynchronous.aws.sqs.connection:AsyncSQSConnection": "_httpclient",
-    "kombu.asynchronous.http.curl:CurlClient": "_closed _curls _fds _multi _pending _pop_from_hub "
-    "_process _process_pending_requests _socket_action",
     "kombu.asynchronous.hub:Hub": "_ready_lock",
     "kombu.transport": "_transport_cache",
-    "kombu.transport.SQS:Channel": "QoS _active_queues _get_async _get_bulk _get_message_estimate "
-    "_message_to_python _new_queue _noack_queues _queue_cache _restore _schedule_queue _size "
-    "_tag_to_queue _update_queue_cache basic_ack basic_cancel basic_consume basic_qos basic_reject "
-    "drain_events fetch_message_attributes",
-    "kombu.transport.SQS:QoS": "_delivered _extract_backoff_policy_configuration_and_message ack "
-    "can_consume",
-    "kombu.transport.SQS:Transport": "Channel _callbacks",
+    "kombu.transport.SQS:Channel": "QoS _active_queues _get_bulk _message_to_python _new_queue "
+    "_noack_queues _queue_cache _restore _schedule_queue _size _tag_to_queue _update_queue_cache "
+    "basic_ack basic_cancel basic_consume basic_qos basic_reject close fetch_message_attributes",
+    "kombu.transport.SQS:QoS": "_delivered _extract_backoff_policy_configuration_and_message ack",
+    "kombu.transport.SQS:Transport": "Channel _callbacks close_connection drain_events",
 }
 #: The first kombu that has them, if it is not the oldest.
-_NEW = {"kombu.asynchronous.http.curl:CurlClient": (5, 6), "_closed": (5, 7), "_ready_lock": (5, 7)}
+_NEW = {"_ready_lock": (5, 7)}
 
 
 class WorkerVersionsError(IncompatibleVersions, ImproperlyConfigured, click.ClickException):
@@ -80,8 +75,6 @@ def require_versions() -> None:
 
 def _missing(kombu: tuple[int, ...]) -> Iterator[str]:
     for path, names in NAMES.items():
-        if kombu < _NEW.get(path, OLDEST):
-            continue
         try:
             owner = resolve_name(path)
         except (ImportError, AttributeError):

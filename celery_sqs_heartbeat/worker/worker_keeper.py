@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-import kombu
 from celery.worker import state
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
@@ -27,11 +26,8 @@ from celery_sqs_heartbeat.worker.versions import running_versions
 
 #: After how many seconds without an answer the event loop is asked again to show that it turns.
 _ASK_AGAIN = 5.0
-#: How long a worker whose polls block it may wait in one of their tries, in seconds: boto3's read
-#: timeout, and the pause before its next try.
+#: How long a worker without an event loop may wait for a free greenlet, in seconds.
 _LONGEST_WAIT = 68.0
-#: Whether polls block the event loop.
-_BLOCKS_LOOP = kombu.VERSION < (5, 6)
 #: How often a worker that starts checks whether its keeper is ready, in seconds.
 _LOOK_SECONDS = 0.02
 
@@ -82,7 +78,7 @@ class WorkerKeeper:
         self._pool: list[int] = []
         self._is_asked, self._asked_at = False, 0.0
         self._is_connected, self._has_ended = False, False
-        self._tried_at = 0.0
+        self._turned_at = 0.0
 
     def begin(self) -> None:
         """Start the keeper's process. It gets ready while the pool starts."""
@@ -175,8 +171,8 @@ class WorkerKeeper:
         elif now - self._asked_at >= (_ASK_AGAIN if self._is_asked else 0):
             self._is_asked, self._asked_at = True, now
             consumer.call_soon(self._tick)
-        if self._polled is not None and self._polled.tried_at > self._tried_at:
-            self._tried_at = self._polled.tried_at
+        if self._polled is not None and self._polled.turned_at > self._turned_at:
+            self._turned_at = self._polled.turned_at
             # A solo pool may run a task since its first poll: then the loop answers only after it.
             self._note_turn(is_open=is_open)
 
@@ -210,7 +206,7 @@ def describe_worker(worker: Any, settings: Settings) -> WorkerInfo:
 
 def _loop(worker: Any) -> tuple[float, bool]:
     """Return how long a worker's loop may wait for messages, and whether tasks run in it."""
-    waits = _LONGEST_WAIT if worker.hub is None or _BLOCKS_LOOP else 0.0
+    waits = _LONGEST_WAIT if worker.hub is None else 0.0
     return waits, type(worker.pool).__module__.endswith(".solo")
 
 

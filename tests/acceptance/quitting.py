@@ -1,8 +1,7 @@
 """Tells a worker to quit in the middle of its work on a poll, when a test requests it.
 
-About once a second, curl calls a function of ours to learn whether to continue a poll. A signal at
-that moment interrupts curl, which no other thread may use until the signal's handler has returned.
-A later signal may come when curl has delivered messages of which nothing else knows yet.
+The signal may come while a poll's thread leases messages, and when the consumer's thread delivers
+messages of which nothing else knows yet.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.transport.delivery import Leaser, PollResponseHandler
-from celery_sqs_heartbeat.transport.poll_timeouts import PollWatcher
+from celery_sqs_heartbeat.transport.delivery import Deliverer, Leaser
 
 #: By moment, the class and the method that is called then.
 MOMENTS = {
-    "curl": (PollWatcher, "is_aborted"),
     "reading": (Leaser, "lease_all"),
-    "delivering": (PollResponseHandler, "_deliver_all"),
+    "delivering": (Deliverer, "_deliver_all"),
 }
 
 

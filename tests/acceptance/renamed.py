@@ -1,6 +1,6 @@
 """The acceptance tests' app, on a kombu that polls by an unknown method.
 
-`RENAMED=gone` removes `_get_async`, as a renaming would.
+`RENAMED=gone` removes `_schedule_queue`, as a renaming would.
 `RENAMED=not importable` removes a name of billiard that we import.
 `RENAMED=old` changes kombu's version.
 `RENAMED=unused` keeps the method, but no longer calls it.
@@ -15,23 +15,27 @@ import kombu
 from billiard import einfo
 from celery.app import trace  # noqa: F401
 from kombu.transport.SQS import Channel
-from vine import ensure_promise
 
-_poll = Channel._get_async
-
-
-def _get_bulk_async(self: Any, queue: str, *args: Any, callback: Any = None) -> Any:
-    """Poll as kombu does, by the method's new name."""
-    if count := self._get_message_estimate():
-        return _poll(self, queue, count, callback=callback)
-    callback = ensure_promise(callback)
-    callback([])
-    return callback
+_schedule = Channel._schedule_queue
+_consume = Channel.basic_consume
 
 
-Channel._get_bulk_async = _get_bulk_async
+def _consume_otherwise(self: Any, queue: str, *args: Any, **kwargs: Any) -> Any:
+    """Begin to poll as kombu does, by the method's new name."""
+    hub, self.hub = self.hub, None
+    tag = _consume(self, queue, *args, **kwargs)
+    self.hub = hub
+    hub.call_soon(_schedule, self, queue)
+    return tag
+
+
+def _go_on_otherwise(self: Any, queue: str, *_: Any) -> None:
+    self.hub.call_soon(_schedule, self, queue)
+
+
+Channel.basic_consume, Channel._loop1 = _consume_otherwise, _go_on_otherwise
 if os.environ["RENAMED"] == "gone":
-    del Channel._get_async
+    del Channel._schedule_queue
 if os.environ["RENAMED"] == "old":
     kombu.__version__ = "5.4.2"
 if os.environ["RENAMED"] == "not importable":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS
+from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS
 from tests.acceptance.record import deleted
 from tests.acceptance.scene import LONG, Scene
 from tests.support.faults import delay
@@ -52,10 +52,10 @@ def test_a_busy_queue_has_several_open_polls_and_an_empty_one_has_one(
     start_busy(scene, pool)
     scene.wait_for_notes("end", COUNT)
     scene.wait_until_empty()
-    assert most_open(scene.calls(RECEIVE)) == MOST_POLLS
+    assert most_open(scene.calls(RECEIVE)) == MAX_POLLS
     assert len(scene.keys("start")) == COUNT
     sent = len(scene.calls(RECEIVE))
-    scene.wait_until(lambda: len(scene.calls(RECEIVE)) >= sent + MOST_POLLS + 2)
+    scene.wait_until(lambda: len(scene.calls(RECEIVE)) >= sent + MAX_POLLS + 2)
     assert most_open(scene.calls(RECEIVE)[-2:]) == 1
 
 
@@ -68,16 +68,16 @@ def test_a_shutdown_runs_or_releases_the_messages_of_all_open_polls(
     scene.wait_until(lambda: len(open_polls(scene)) > 1)
     worker.kill("SIGTERM")
     worker.wait_for_log("shutdown (MainProcess)")
-    for number in range(MOST_POLLS):
+    for number in range(MAX_POLLS):
         scene.send("work", f"late{number}")
     assert worker.process.wait(PATIENCE) == 0
-    assert_released(scene, COUNT + MOST_POLLS - len(scene.keys("end")))
+    assert_released(scene, COUNT + MAX_POLLS - len(scene.keys("end")))
 
 
 def test_a_cold_shutdown_loses_no_message_of_a_busy_queue(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     worker = start_busy(scene, "gevent")
-    scene.wait_until(lambda: len(open_polls(scene)) == MOST_POLLS)
+    scene.wait_until(lambda: len(open_polls(scene)) == MAX_POLLS)
     worker.kill("SIGQUIT")
     worker.process.wait(PATIENCE)
     # A task that was stopped after its last line, but before its ack, was released.

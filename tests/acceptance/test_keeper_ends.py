@@ -40,8 +40,6 @@ import gc, sys, threading, time
 import psutil
 from celery.contrib.testing.worker import start_worker
 from celery.worker import state
-from celery_sqs_heartbeat.transport.wakeable_loop import make_wakeable
-from kombu.asynchronous import Hub
 from tests.acceptance.proj import app, starts
 
 def wait_until(condition):
@@ -52,10 +50,6 @@ def count():
     gc.collect()
     return psutil.Process().num_fds()
 
-# Opens the pipe of event loops with nothing to read. A process keeps it, and may need it late.
-hub = Hub()
-make_wakeable(hub)
-hub.close()
 descriptors = 0
 pool, how = sys.argv[1:]
 app.conf.worker_prefetch_multiplier = 1

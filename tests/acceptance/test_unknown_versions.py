@@ -31,7 +31,7 @@ def start(scene: Scene, how: str, *args: str) -> ProcessWorker:
 @pytest.mark.parametrize(
     ("how", "fault"),
     [
-        ("gone", "kombu.transport.SQS:Channel._get_async is missing"),
+        ("gone", "kombu.transport.SQS:Channel._schedule_queue is missing"),
         ("old", "Celery or kombu is older than 5.5"),
         ("not importable", "cannot import name 'ExceptionWithTraceback' from 'billiard.einfo'"),
     ],

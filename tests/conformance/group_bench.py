@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kombu import Producer
@@ -18,7 +19,6 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions
-from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from tests.conformance.group_worker import Request, TaskFailed, Worker
 from tests.conformance.network import Carrier, Network, SentCall
 
@@ -115,6 +115,7 @@ class GroupBench:
         self.workers = [
             Worker(
                 clock=clock,
+                sqs=self.sqs,
                 urls=urls,
                 read=BotoSqs(self.sqs).queue_attributes,
                 settings=read_settings(conf.get),
@@ -124,8 +125,6 @@ class GroupBench:
             )
             for _ in range(workers)
         ]
-        for worker in self.workers:
-            worker.channel.sqs = lambda queue=None: self.sqs
 
     @property
     def now(self) -> float:
@@ -245,20 +244,17 @@ class GroupBench:
                 self._carrier.dispatch(*elsewhere.calls.out.pop(0))
             self.clock.advance(0)
             worker.linked.deliver()
-        for poll in worker.open_polls():
-            poll.answer(self._receive(worker, poll.asked))
+        worker.receive(partial(self._receive, worker))
         while request := worker.take_next():
             self._start(worker, request)
 
     def _receive(self, worker: Worker, asked: dict[str, Any]) -> dict[str, Any]:
         if not worker.is_receiving:
             return {}
-        system, _ = KombuChannel(worker.channel).wanted_attributes()
+        # The bench's messages have no attributes, and no message comes later.
+        left_out = {"MessageAttributeNames", "WaitTimeSeconds"}
         answer: dict[str, Any] = self.sqs.receive_message(
-            QueueUrl=asked["queue_url"],
-            MaxNumberOfMessages=asked["number_messages"],
-            VisibilityTimeout=asked["visibility_timeout"],
-            MessageSystemAttributeNames=system,
+            **{name: asked[name] for name in asked.keys() - left_out}
         )
         for message in answer.get("Messages", ()):
             self._handles[message["ReceiptHandle"]] = self._names[message["MessageId"]]

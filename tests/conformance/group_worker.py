@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,23 +19,49 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.shutdown import end_polls, release_unstarted
 from tests.model.linked import Linked
 from tests.support.insides import slots_taken
-from tests.support.loop import FakePolls, SentPoll
+from tests.support.waiting import PATIENCE
 
 logger = get_logger(__name__)
 
+#: How often to check whether every poll waits, in seconds. There are thousands of them.
+_LOOK_SECONDS = 0.0005
 
-class Polls(FakePolls):
-    """Polls that name their queue."""
 
-    def receive_message(self, queue: str, url: str, *, callback: Any, **asked: Any) -> None:
-        super().receive_message(queue, url, callback=callback, queue_url=url, **asked)
+class OpenPoll:
+    """A receive that waits, on its own thread, until the bench answers it. `asked` is its call."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.asked = asked
+        self._answer: Future[dict[str, Any]] = Future()
+
+    def answer(self, answer: dict[str, Any]) -> None:
+        self._answer.set_result(answer)
+
+    def refuse(self) -> None:
+        """Let it not be sent, because the worker ends."""
+        self._answer.set_exception(CallGivenUp())
+
+    def wait(self) -> dict[str, Any]:
+        return self._answer.result(PATIENCE)
+
+
+class _Client:
+    """The channel's client, whose receives wait for the bench."""
+
+    def __init__(self, sqs: SimulatedSqs, receive: Callable[..., dict[str, Any]]) -> None:
+        self._sqs = sqs
+        self.receive_message = receive
+
+    def __getattr__(self, operation: str) -> Any:
+        return getattr(self._sqs, operation)
 
 
 class _Request:
@@ -104,6 +134,7 @@ class Worker:
         self,
         *,
         clock: FakeClock,
+        sqs: SimulatedSqs,
         urls: dict[str, str],
         read: Callable[[str], Any],
         settings: Settings,
@@ -131,13 +162,14 @@ class Worker:
         self._connection = Connection(
             "sqs://key:secret@",
             transport=Transport,
-            transport_options={"predefined_queues": queues, **options},
+            transport_options={"predefined_queues": queues, "polling_interval": 0, **options},
         )
         self.channel = self._connection.channel()
         self.channel.qos.restore_at_shutdown = False
         self.channel.basic_qos(0, prefetch, False)
-        self.polls = Polls(self.channel)
-        self.heartbeat.groups.call_soon = self.polls.loop.call_soon
+        self._open: list[OpenPoll] = []
+        client = _Client(sqs, self._poll)
+        self.channel.sqs = lambda queue=None: client
         self._consumer = Consumer(
             self.channel,
             [Queue(name, channel=self.channel) for name in urls],
@@ -145,16 +177,41 @@ class Worker:
             auto_declare=False,
         )
         self._consumer.consume()
-        self._answered = 0
 
-    def open_polls(self) -> Iterable[SentPoll]:
-        """Turn the event loop, and return the polls that are not answered."""
+    def receive(self, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Answer the polls that are open, and deliver the messages of the answers.
+
+        Args:
+            answer: Returns the answer to a call.
+        """
         bind(self.heartbeat)
-        self.polls.loop.tick_later()
-        self.heartbeat.groups.look()
-        self.polls.loop.tick()
-        sent, self._answered = self.polls.sent[self._answered :], len(self.polls.sent)
-        return sent
+        self._deliver()
+        self.heartbeat.look()
+        for poll in self._open_polls():
+            self._open.remove(poll)
+            if self.heartbeat.is_ending:
+                poll.refuse()
+            else:
+                poll.answer(answer(poll.asked))
+            self._open_polls()
+            self._deliver()
+
+    def _open_polls(self) -> list[OpenPoll]:
+        """Return the open polls when every poll of a thread waits for its answer."""
+        until = time.monotonic() + PATIENCE
+        while len(self._open) != len(self.channel.feed.polls):
+            assert time.monotonic() < until
+            time.sleep(_LOOK_SECONDS)
+        return list(self._open)
+
+    def _poll(self, **asked: Any) -> dict[str, Any]:
+        poll = OpenPoll(asked)
+        self._open.append(poll)
+        return poll.wait()
+
+    def _deliver(self) -> None:
+        with contextlib.suppress(socket.timeout, OSError):
+            self._connection.drain_events(timeout=0)
 
     def take_next(self) -> Request | None:
         """Return the next request for a free process, or None."""
@@ -202,6 +259,10 @@ class Worker:
 
     def close(self) -> None:
         """Leave nothing behind, without a call."""
+        self.channel.feed.stop()
+        for poll in self._open_polls():
+            poll.refuse()
+        self.channel.feed.join(PATIENCE)
         self._connection.release()
         bind(None)
 

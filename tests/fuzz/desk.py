@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
+from unittest.mock import Mock, patch
 
 from kombu import Connection, Consumer, Queue
 
@@ -12,6 +16,7 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs import long_polls
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
@@ -19,7 +24,7 @@ from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from tests.support.board import Board
 from tests.support.insides import slots_taken
-from tests.support.loop import FakePolls
+from tests.support.waiting import PATIENCE
 
 NAME = "q"
 URL = "https://sqs.us-east-1.amazonaws.com/1/q"
@@ -55,20 +60,32 @@ class FakeDesk:
         self.connection = Connection(
             "sqs://key:secret@",
             transport=Transport,
-            transport_options={"predefined_queues": {NAME: {"url": URL}}},
+            transport_options={"predefined_queues": {NAME: {"url": URL}}, "polling_interval": 0},
         )
         self.channel = self.connection.channel()
         # As when a worker dies.
         self.channel.qos.restore_at_shutdown = False
-        self.polls = FakePolls(self.channel)
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+        client = Mock(receive_message=lambda **asked: self._answers.get(timeout=PATIENCE))
+        self.channel.sqs = lambda queue=None: client
         queue = Queue(NAME, channel=self.channel)
         self.consumer = Consumer(self.channel, [queue], on_message=take, auto_declare=False)
         self.consumer.consume()
-        self._poll = self.polls.open()
+        self._deliver()
 
     def answer(self, answer: Any) -> None:
-        """Answer the queue's long poll."""
-        self._poll.answer(answer)
+        """Answer the queue's long poll, which is the last one, and deliver its messages."""
+        self.channel.feed.stop()
+        with patch.object(long_polls, "logger") as log:
+            self._answers.put(answer)
+            assert self.channel.feed.join(PATIENCE)
+        # It would log the errors of the poll's thread.
+        assert not log.mock_calls
+        self._deliver()
+
+    def _deliver(self) -> None:
+        with contextlib.suppress(socket.timeout):
+            self.connection.drain_events(timeout=0)
 
     def held(self) -> set[str]:
         """The handles of the leases that the keeper continues to extend."""

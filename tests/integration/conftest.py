@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-#: These tests depend on neither, except for the workers they run. And a poll of kombu 5.5 blocks
-#: its event loop, so it can't be watched from there, or given up.
+#: These tests depend on neither, except for the workers they run.
 APART = {
     "test_bench_server.py",
     "test_keeper_environment.py",
     "test_plain_consumer.py",
-    "test_several_polls.py",
     "test_simulated_server.py",
     "test_warm_processes.py",
-    "test_watching.py",
 }
 
 

@@ -1,131 +1,185 @@
-"""A thread of its own reads the polls that are open when a worker ends."""
+"""What happens to the answer to a poll whose consumer or worker has ended."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kombu.asynchronous import Hub, get_event_loop, set_event_loop
-from kombu.asynchronous.http import Client, Request
-from vine import promise
+from kombu import Consumer, Queue
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
-from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from celery_sqs_heartbeat.transport.last_polls import LastPolls
-from celery_sqs_heartbeat.transport.poll import Poll, awaited_until
-from celery_sqs_heartbeat.transport.poll_sending import sending_for
-from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
-from tests.support.insides import add_poll, is_over, read_answers, uses_curl
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
+from celery_sqs_heartbeat.transport.delivery import Leaser
+from celery_sqs_heartbeat.worker import shutdown
+from celery_sqs_heartbeat.worker.shutdown import end_polls, read_last_polls
+from tests.integration.test_transport import ChannelHarness
+from tests.support.held_polls import HeldPolls
+from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
-
-@pytest.mark.parametrize(
-    ("taken_over_at", "waits_at", "seconds"),
-    [
-        pytest.param(0.0, 0.0, 23.5, id="the longest poll"),
-        pytest.param(1_000.0, 1_000.0, 3.0, id="a task without a pool outlasted the poll"),
-        pytest.param(0.0, 1_000.0, 3.0, id="a stall after the signal"),
-    ],
-)
-def test_a_worker_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_passed(
-    monkeypatch: pytest.MonkeyPatch, taken_over_at: float, waits_at: float, seconds: float
-) -> None:
-    now = taken_over_at
-    monkeypatch.setattr(clock, "now", lambda: now)
-    waits: list[float] = []
-
-    class Event(threading.Event):
-        def wait(self, timeout: Any = None) -> bool:
-            waits.append(timeout)
-            return True
-
-    monkeypatch.setattr(threading, "Event", Event)
-    polls = LastPolls(None, [Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True)])
-    now = waits_at
-    polls.wait()
-    assert waits == [seconds]
-
-
-def test_a_poll_that_was_given_up_is_not_awaited() -> None:
-    given_up = Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True, is_given_up=True)
-    assert awaited_until([given_up], 5.0) == 8.0
-
-
-class Always:
-    """Allows a request, and waits for its answer indefinitely."""
-
-    def may_send(self) -> bool:
-        return True
-
-    def is_aborted(self) -> bool:
-        return False
-
-    def needs_new_connection(self) -> bool:
-        return False
-
-    def prepared(self) -> None:
-        """Do nothing."""
+End = Callable[[ChannelHarness, Consumer], object]
+ENDS: dict[str, End] = {
+    "the consumer is cancelled": lambda desk, consumer: consumer.cancel(),
+    "the channel is closed": lambda desk, consumer: desk.channel.close(),
+    "the worker ends": lambda desk, consumer: end_polls(desk.heartbeat),
+}
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    """kombu's client for polls, on an event loop that does not run."""
-    before, hub = get_event_loop(), Hub()
-    set_event_loop(hub)
-    made = Client(hub)
-    try:
-        if not uses_curl(made):
-            pytest.skip("kombu 5.5 blocks in each poll")
-        yield made
-    finally:
-        hub.close()
-        set_event_loop(before)
+def desk(proxy: FaultProxy) -> Iterator[ChannelHarness]:
+    made = ChannelHarness(proxy, visibility_timeout=120)
+    yield made
+    made.close()
 
 
-def open_poll() -> Poll:
-    return Poll(queue="q", url="url", sent_at=clock.now(), waits=20, is_sent=True)
+@pytest.fixture
+def polls(desk: ChannelHarness) -> Iterator[HeldPolls]:
+    made = HeldPolls(desk.proxy)
+    yield made
+    made.end()
 
 
-@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
-def test_of_two_answers_that_arrive_together_one_is_read_while_the_other_is_handled(
-    client: Client,
+def settle(desk: ChannelHarness) -> None:
+    """Wait until no poll is open, and SQS has confirmed all releases."""
+    assert desk.channel.feed.join(PATIENCE)
+    assert desk.keeper.flush(PATIENCE)
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("has_arrived", [False, True], ids=["poll is open", "message waits"])
+def test_a_message_that_has_not_reached_its_consumer_by_its_end_is_released(
+    desk: ChannelHarness, polls: HeldPolls, end: End, has_arrived: bool
 ) -> None:
-    # From two queues. A soft shutdown may wait in the very frame that handles the first.
-    working = SignalSafeLock()
-    guard_curl(client, working)
-    polling = sending_for(SimpleNamespace(_httpclient=client), Always(), patience=PATIENCE)
-    readers: list[int] = []
-    second = threading.Event()
-
-    def take(_: Any) -> None:
-        readers.append(threading.get_ident())
-        if len(readers) == 2:
-            second.set()
-            return
-        with working.opened():
-            LastPolls(client, [open_poll()])
-            assert second.wait(PATIENCE)
-
-    with SimulatedServer() as server:
-        for _ in range(2):
-            add_poll(polling, Request(server.url, on_ready=promise(take)))
-        wait_until(lambda: is_over(client))
-        read_answers(client)
-    assert len(set(readers)) == 2
+    got: list[Any] = []
+    desk.publish("a")
+    consumer = desk.consume(got.append)
+    desk.drain_until(lambda: polls.open)
+    (poll,) = polls.open
+    if has_arrived:
+        poll.forward()
+        wait_until(lambda: len(desk.keeper))
+    end(desk, consumer)
+    if has_arrived:
+        polls.end()
+    else:
+        poll.forward()
+    settle(desk)
+    assert desk.batches() == [1]
+    assert (got, polls.open, len(desk.keeper), desk.counts()) == ([], [], 0, (1, 0))
 
 
-@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
+def test_a_message_that_is_being_leased_when_its_worker_ends_is_released(
+    desk: ChannelHarness, polls: HeldPolls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.publish("a")
+    lease_all = Leaser.lease_all
+
+    def lease_and_end(*args: Any) -> Any:
+        leased = lease_all(*args)
+        end_polls(desk.heartbeat)
+        return leased
+
+    monkeypatch.setattr(Leaser, "lease_all", lease_and_end)
+    desk.consume(lambda message: None)
+    desk.drain_until(lambda: polls.open)
+    polls.open[0].forward()
+    settle(desk)
+    assert desk.batches() == [1]
+    assert (len(desk.keeper), desk.counts()) == (0, (1, 0))
+
+
+@pytest.mark.parametrize("name", ["the channel is closed", "the worker ends"])
+def test_the_rest_of_an_answer_is_released_if_the_end_comes_amid_its_delivery(
+    desk: ChannelHarness, polls: HeldPolls, name: str
+) -> None:
+    desk.publish("a", "b", "c")
+    got: list[Any] = []
+
+    def take(message: Any) -> None:
+        got.append(message)
+        message.ack()
+        ENDS[name](desk, consumer)
+
+    consumer = desk.consume(take)
+    desk.drain_until(lambda: polls.open)
+    polls.open[0].forward()
+    desk.drain_until(lambda: got)
+    polls.end()
+    settle(desk)
+    assert desk.batches() == [3]
+    assert (len(got), len(desk.keeper), desk.counts()) == (1, 0, (2, 0))
+
+
+def test_a_shutdown_amid_a_delivery_reads_the_polls_that_are_open(
+    desk: ChannelHarness,
+    polls: HeldPolls,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # A soft shutdown waits in a signal handler, on the thread that it has interrupted.
+    monkeypatch.setattr(shutdown, "_READ_GRACE", PATIENCE)
+    got: list[Any] = []
+
+    def take(message: Any) -> None:
+        got.append(message)
+        end_polls(desk.heartbeat)
+        polls.open[0].forward()
+        read_last_polls(desk.heartbeat)
+
+    other = desk.client.create_queue(QueueName=f"{desk.name}-other")["QueueUrl"]
+    desk.client.send_message(QueueUrl=other, MessageBody="{}")
+    desk.publish("a")
+    queues = [Queue(name, channel=desk.channel) for name in (desk.name, f"{desk.name}-other")]
+    Consumer(desk.channel, queues, on_message=take).consume()
+    desk.drain_until(lambda: len(polls.open) == 2)
+    next(poll for poll in polls.open if poll.queue == desk.name).forward()
+    desk.drain_until(lambda: got)
+    assert desk.keeper.flush(PATIENCE)
+    assert desk.batches() == [1, 1]
+    assert (len(got), len(desk.keeper)) == (1, 1)
+    assert "is not answered yet" not in caplog.text
+
+
 def test_the_last_polls_are_read_even_if_the_signal_interrupted_the_writing_of_a_log_line(
-    client: Client, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness,
+    polls: HeldPolls,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(shutdown, "_READ_GRACE", PATIENCE)
     caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
+    desk.consume(lambda message: None)
+    desk.drain_until(lambda: polls.open)
     with caplog.handler.lock:  # type: ignore[union-attr]
-        polls = LastPolls(client, [open_poll()])
-        polls.wait()
+        end_polls(desk.heartbeat)
+        polls.open[0].forward()
+        read_last_polls(desk.heartbeat)
     assert "receiving ends" in caplog.text
     assert "is not answered yet" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"),
+    [
+        pytest.param(5.0, 18.5, id="the longest poll"),
+        pytest.param(1_000.0, 3.0, id="a task without a pool, or a stall, outlasted the poll"),
+    ],
+)
+def test_a_worker_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_passed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, now: float, seconds: float
+) -> None:
+    monkeypatch.setattr(clock, "now", lambda: now)
+    waits: list[float] = []
+
+    def feed(wait: float) -> Any:
+        source = Source("q", lambda poll: [])
+        poll = Poll(source=source, count=1, booked=1, is_beside=False, sent_at=0.0, waits=wait)
+        return SimpleNamespace(polls=(poll,), join=waits.append)
+
+    heartbeat: Any = SimpleNamespace(feeds=[feed(1), feed(20)])
+    read_last_polls(heartbeat)
+    assert waits == [seconds] * 2
+    assert "is not answered yet" in caplog.text

@@ -438,8 +438,8 @@ def test_a_failing_poll_is_logged_and_tried_again(
     world.send(url, "a")
     with world.keeper(url) as keeper, next(keeper.messages()) as message:
         assert message.body == "a"
-    assert f"receiving from {url} fails (ClientError: " in caplog.text
-    assert f"receiving from {url} works again" in caplog.text
+    assert f"receiving from queue {url} fails and is retried: ClientError: " in caplog.text
+    assert f"receiving from queue {url} works again" in caplog.text
 
 
 def test_a_message_received_again_while_it_is_processed_is_not_processed_twice(

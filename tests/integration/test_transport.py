@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
+from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
-from celery_sqs_heartbeat.observe.polled import DEAF_AFTER, DEAF_SECONDS
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first, never_answer
-from tests.support.loop import FakePolls, SentPoll
+from tests.support.faults import Effect, Forward, deny, fail, first, forward_after, never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -74,12 +74,11 @@ class ChannelHarness:
         )
         self.channel = self.connection.channel()
 
-    def publish(self, *bodies: str) -> None:
+    def publish(self, *bodies: str, **properties: str) -> None:
         producer = self.connection.Producer()
         for body in bodies:
-            producer.publish(
-                {"body": body}, routing_key=self.name, headers={"task": "t", "id": body}
-            )
+            headers = {"task": "t", "id": body}
+            producer.publish({"body": body}, routing_key=self.name, headers=headers, **properties)
 
     def consume(self, on_message: Callable[[Any], None], **options: Any) -> Consumer:
         queue = Queue(self.name, channel=self.channel)
@@ -87,34 +86,46 @@ class ChannelHarness:
         consumer.consume()
         return consumer
 
-    def poll_in_a_loop(self, on_message: Callable[[Any], None]) -> tuple[FakePolls, SentPoll]:
-        """Consume as on an event loop. The test answers the returned poll."""
-        polls = FakePolls(self.channel)
+    def drain(self, timeout: float = 0.0) -> None:
+        """Deliver the messages that have arrived, or that arrive within so many seconds."""
+        with contextlib.suppress(socket.timeout):
+            self.connection.drain_events(timeout=timeout)
+
+    def open_poll(self, on_message: Callable[[Any], None] = lambda message: None) -> Poll:
+        """Consume, and return the poll when the proxy has it."""
+        polls = len(self.proxy.calls("ReceiveMessage"))
         self.consume(on_message)
-        return polls, polls.open()
+        self.drain()
+        wait_until(lambda: len(self.proxy.calls("ReceiveMessage")) > polls)
+        poll: Poll
+        (poll,) = self.channel.feed.polls
+        return poll
 
     def drain_until(self, condition: Callable[[], Any]) -> None:
         """Deliver messages until the condition holds."""
 
         def holds() -> bool:
             if not condition():
-                with contextlib.suppress(socket.timeout):
-                    self.connection.drain_events(timeout=0.1)
+                self.drain(timeout=0.1)
             return bool(condition())
 
         wait_until(holds)
+
+    def work_until(self, condition: Callable[[], Any]) -> None:
+        """Do the same as a worker, which looks for room every second."""
+        self.drain_until(lambda: self.heartbeat.look() or condition())  # type: ignore[func-returns-value]
 
     def drain_polls(self, count: int = 2) -> None:
         """Deliver the messages of `count` polls. Messages missing by then will not arrive."""
         polls = len(self.proxy.calls("ReceiveMessage"))
         self.drain_until(lambda: len(self.proxy.calls("ReceiveMessage")) >= polls + count)
+        self.drain()
 
-    def would_poll(self) -> bool:
-        """Drain events once, and return whether that polled the queue."""
-        polls = len(self.proxy.calls("ReceiveMessage"))
-        with contextlib.suppress(socket.timeout):
-            self.connection.drain_events(timeout=0)
-        return len(self.proxy.calls("ReceiveMessage")) > polls
+    def is_polling(self) -> bool:
+        """Return whether a poll is open after each queue was polled that there is room for."""
+        before = self.channel.feed.polls
+        self.channel.feed.fill()
+        return bool(before or self.channel.feed.polls)
 
     def batches(self) -> list[int]:
         """Return the number of messages of each poll that returned any."""
@@ -138,6 +149,17 @@ class ChannelHarness:
         bind(None)
 
 
+def answer_after(event: threading.Event) -> Effect:
+    """Send each answer after the event. The server has done the work by then."""
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        answer = forward(body)
+        event.wait(PATIENCE)
+        return answer
+
+    return effect
+
+
 @pytest.fixture
 def new_desk(proxy: FaultProxy) -> Iterator[Callable[..., ChannelHarness]]:
     desks: list[ChannelHarness] = []
@@ -149,6 +171,16 @@ def new_desk(proxy: FaultProxy) -> Iterator[Callable[..., ChannelHarness]]:
     yield make
     for desk in desks:
         desk.close()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """An event loop that the channels of the test use."""
+    before, hub = get_event_loop(), Hub()
+    set_event_loop(hub)
+    yield hub
+    set_event_loop(before)
+    hub.close()
 
 
 @pytest.fixture
@@ -166,13 +198,17 @@ def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -
     held: list[int] = []
     desk.consume(lambda message: held.append(len(desk.keeper)))
     desk.drain_until(lambda: len(held) == 3)
-    assert held[0] == desk.batches()[0]
+    assert held[0] >= desk.batches()[0]
     assert held[-1] == sum(desk.batches()) == 3
 
 
 def test_the_rest_of_a_batch_is_leased_even_if_one_message_cannot_be_read(
-    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    new_desk: Callable[..., ChannelHarness],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    # The message is not received again during the test.
+    desk = new_desk(release_delay=PATIENCE)
     desk.publish("a", "b", "c")
     held: list[int] = []
     desk.consume(lambda message: held.append(len(desk.keeper)))
@@ -215,7 +251,7 @@ def test_a_lease_counts_from_the_last_try_of_a_receive_that_boto3_repeats(
 def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
     new_desk: Callable[..., ChannelHarness], monkeypatch: pytest.MonkeyPatch, timeout: int | None
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.poll.POLL_MARGIN", 0.0)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.kombu_channel.ANSWER_SECONDS", 0.0)
     # Without any timeout, the poll would wait for its answer indefinitely.
     monkeypatch.setattr("celery_sqs_heartbeat.transport.kombu_channel.CLIENT_SECONDS", 10)
     # Long enough that the second try does not time out, too, on a machine that stalls meanwhile.
@@ -240,8 +276,9 @@ def test_a_lease_has_the_attributes_of_its_message(desk: ChannelHarness) -> None
 
 def test_an_ack_frees_the_slot_at_once_and_deletes_in_a_batch(desk: ChannelHarness) -> None:
     desk.publish("a", "b", "c")
-    desk.consume(lambda message: message.ack())
-    desk.drain_until(lambda: sum(desk.batches()) == 3)
+    acked: list[None] = []
+    desk.consume(lambda message: acked.append(message.ack()))
+    desk.drain_until(lambda: len(acked) == 3)
     assert desk.keeper.flush(PATIENCE)
     assert desk.channel.qos.can_consume_max_estimate() is None
     assert desk.counts() == (0, 0)
@@ -258,7 +295,8 @@ def test_a_redelivery_of_a_running_message_starts_no_second_copy_and_its_ack_del
     desk.drain_until(lambda: running)
     (message,) = running
     desk.make_visible(message)
-    desk.drain_until(lambda: sum(desk.batches()) == 2)
+    desk.drain_polls()
+    assert sum(desk.batches()) == 2
     assert len(running) == 1
     assert len(desk.keeper) == 1
     message.ack()
@@ -277,7 +315,8 @@ def test_a_message_received_again_after_its_task_succeeded_is_deleted_not_run(
     running[0].ack()
     desk.proxy.wait_for("DeleteMessageBatch")
     desk.make_visible(running[0])
-    desk.drain_until(lambda: sum(desk.batches()) == 2)
+    desk.drain_polls()
+    assert sum(desk.batches()) == 2
     assert len(running) == 1
     desk.proxy.clear()
     assert desk.keeper.flush(PATIENCE)
@@ -289,15 +328,18 @@ def test_undeliverable_messages_affect_no_others_and_are_released_after_growing_
 ) -> None:
     desk.publish("good", *(f"bad {number}" for number in range(4)), "fine")
 
+    seen: set[str] = set()
+
     def take(message: Any) -> None:
+        seen.add(message.headers["id"])
         if message.headers["id"].startswith("bad"):
             raise LookupError
         message.ack()
 
-    desk.consume(take)
-    desk.drain_until(lambda: sum(desk.batches()) == 6)
-    assert desk.keeper.flush(PATIENCE)
-    assert len(desk.keeper) == 0
+    consumer = desk.consume(take)
+    desk.drain_until(lambda: len(seen) == 6)
+    consumer.cancel()
+    wait_until(lambda: len(desk.keeper) == 0)
     # Without a dead-letter queue, the first delay is a second.
     calls = desk.proxy.calls("ChangeMessageVisibilityBatch")
     delays = [entry["VisibilityTimeout"] for call in calls for entry in call.entries]
@@ -315,6 +357,11 @@ def test_a_connection_error_at_a_delivery_releases_its_message_and_those_behind_
     def lose(message: Any) -> None:
         raise ConnectionResetError
 
+    def refuse_the_next(body: Body, forward: Forward) -> Answer:
+        desk.proxy.rule("ReceiveMessage", deny())
+        return forward(body)
+
+    desk.proxy.rule("ReceiveMessage", refuse_the_next)
     desk.consume(lose)
     with pytest.raises(ConnectionResetError):
         desk.drain_polls()
@@ -338,23 +385,25 @@ def test_the_message_of_a_failed_task_is_released_even_if_it_is_just_received_ag
     desk.drain_until(lambda: taken)
     desk.make_visible(taken[0])
     desk.drain_polls()
+    assert sum(desk.batches()) == 2
     desk.channel.reject(taken[0].delivery_tag, requeue=True)
     desk.channel.basic_reject(taken[0].delivery_tag, requeue=False)
     desk.keeper.flush()
-    assert sum(desk.batches()) == 2
     assert not desk.proxy.calls("DeleteMessageBatch")
     assert sum(desk.counts()) == 1
 
 
 def test_closing_the_channel_releases_messages_that_were_not_acked(desk: ChannelHarness) -> None:
     desk.publish("a", "b")
-    desk.consume(lambda message: None)
-    desk.drain_until(lambda: sum(desk.batches()) == 2)
+    taken: list[Any] = []
+    desk.consume(taken.append)
+    desk.drain_until(lambda: len(taken) == 2)
     assert desk.counts() == (0, 2)
     desk.channel.close()
     assert desk.keeper.flush(PATIENCE)
-    assert desk.counts() == (2, 0)
-    assert len(desk.keeper) == 0
+    # Not before the channel's last poll has ended, which would receive them.
+    wait_until(lambda: desk.counts() == (2, 0))
+    wait_until(lambda: len(desk.keeper) == 0)
 
 
 def test_a_message_that_a_user_gets_one_by_one_is_not_leased(desk: ChannelHarness) -> None:
@@ -370,81 +419,83 @@ def test_messages_that_arrive_after_the_channel_was_closed_are_released(
     desk: ChannelHarness,
 ) -> None:
     got: list[Any] = []
+    is_closed = threading.Event()
+    desk.proxy.rule("ReceiveMessage", answer_after(is_closed))
     desk.publish("a")
-    poll = desk.poll_in_a_loop(got.append)[1]
-    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
+    desk.open_poll(got.append)
+    wait_until(lambda: desk.counts() == (0, 1))
     desk.channel.close()
-    poll.answer(answer)
+    is_closed.set()
+    wait_until(lambda: desk.counts() == (1, 0))
     assert got == []
     assert desk.keeper.flush(PATIENCE)
-    assert desk.counts() == (1, 0)
     assert len(desk.keeper) == 0
 
 
 def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_another(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    leases: list[Any] = []
+    has_changed = threading.Event()
+    desk.proxy.rule("ReceiveMessage", forward_after(has_changed))
     desk.publish("a")
     with monkeypatch.context() as before:
         before.setattr(desk.heartbeat.terms, "asked", lambda queue, url: 90)
-        sent = desk.poll_in_a_loop(lambda message: None)[1]
-    (poll,) = desk.heartbeat.open_polls
-    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
-    sent.answer(answer)
-    assert sent.asked["visibility_timeout"] == 90
-    lease = desk.keeper.find(answer["Messages"][0]["ReceiptHandle"])
-    assert lease is not None
-    assert lease.expires_at == poll.sent_at + 90
-    assert lease.terms == LeaseTerms.of(90)
-
-
-def test_a_queue_is_polled_again_after_a_poll_that_cannot_be_signed(
-    desk: ChannelHarness, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Credentials are renewed when a poll is signed. On EKS that is a call to STS."""
-    denied: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
-    polls = FakePolls(desk.channel)
-    polls.error = ClientError(denied, "AssumeRoleWithWebIdentity")
-    desk.consume(lambda message: None)
-    polls.loop.tick()
-    polls.error = None
-    # Not at once: kombu before 5.7 would sign again in the event loop's next tick.
-    polls.loop.tick()
-    assert polls.sent == []
-    polls.loop.tick_later()
-    assert len(polls.sent) == 1
-    assert f"receiving from queue {desk.name} fails and is retried" in caplog.text
-    assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
+        poll = desk.open_poll(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
+    has_changed.set()
+    desk.drain_until(lambda: leases)
+    assert desk.proxy.calls("ReceiveMessage")[0].body["VisibilityTimeout"] == 90
+    assert leases[0].expires_at == poll.sent_at + 90
+    assert leases[0].terms == LeaseTerms.of(90)
 
 
 def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: ChannelHarness) -> None:
     noted: list[tuple[str, float]] = []
     desk.heartbeat.note_poll = lambda url, ends_at: noted.append((url, ends_at))
-    _, sent = desk.poll_in_a_loop(lambda message: None)
-    (poll,) = desk.heartbeat.open_polls
-    assert noted == [(poll.url, poll.ends_at)]
-    sent.fail(ValueError("no"))
-    assert noted[1] == (poll.url, 0.0)
+    may_fail = threading.Event()
+    desk.proxy.rule("ReceiveMessage", deny())
+    desk.proxy.rule("ReceiveMessage", forward_after(may_fail))
+    poll = desk.open_poll()
+    assert noted == [(poll.queue_url, poll.ends_at)]
+    may_fail.set()
+    wait_until(lambda: len(noted) > 1)
+    assert noted[1] == (poll.queue_url, 0.0)
 
 
-@pytest.mark.parametrize("way", ["given up", "ending", "closed"])
-def test_a_failed_poll_has_no_successor_if_its_queue_has_another_poll_or_needs_none(
-    desk: ChannelHarness, way: str
+@pytest.mark.parametrize("way", ["ending", "closed"])
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before it is sent", "while it is open"])
+def test_no_poll_is_sent_after_the_end_of_the_consumer(
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, way: str, is_sent: bool
 ) -> None:
-    polls, sent = desk.poll_in_a_loop(lambda message: None)
-    (poll,) = desk.heartbeat.open_polls
-    poll.is_given_up = way == "given up"
+    """Before a poll is sent, credentials may be renewed. On EKS that is a call to STS."""
+    has_ended, is_begun = threading.Event(), threading.Event()
+    desk.proxy.rule("ReceiveMessage", deny())
+    desk.proxy.rule("ReceiveMessage", forward_after(has_ended))
+    if is_sent:
+        desk.open_poll()
+    else:
+        client = desk.channel.sqs(queue=desk.name)
+
+        def make_slowly(queue: str | None = None) -> Any:
+            is_begun.set()
+            has_ended.wait(PATIENCE)
+            return client
+
+        desk.consume(lambda message: None)
+        monkeypatch.setattr(desk.channel, "sqs", make_slowly)
+        desk.drain()
+        assert is_begun.wait(PATIENCE)
     if way == "closed":
         desk.channel.close()
-    desk.heartbeat.is_ending = way == "ending"
-    sent.fail(ValueError("no"))
-    for _ in range(3):
-        polls.loop.tick_later()
-    assert len(polls.sent) == 1
-    assert poll not in desk.heartbeat.open_polls
+    else:
+        end_polls(desk.heartbeat)
+    has_ended.set()
+    assert desk.channel.feed.join(PATIENCE)
+    assert len(desk.proxy.calls("ReceiveMessage")) == is_sent
+    assert not desk.is_polling()
 
 
-def test_a_refused_role_does_not_end_a_worker_without_an_event_loop(
+def test_a_poll_that_fails_is_logged_counts_as_unanswered_and_is_repeated(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With `sts_role_arn`, kombu assumes the role when its client is requested."""
@@ -454,14 +505,16 @@ def test_a_refused_role_does_not_end_a_worker_without_an_event_loop(
         raise ClientError(refused, "AssumeRole")
 
     got: list[Any] = []
-    desk.consume(got.append)
     desk.publish("a")
+    desk.consume(got.append)
     with monkeypatch.context() as patch:
         patch.setattr(desk.channel, "sqs", assume)
-        with pytest.raises(socket.timeout):
-            desk.connection.drain_events(timeout=0)
-    assert "when calling the AssumeRole operation" in caplog.text
+        desk.drain_until(lambda: "when calling the AssumeRole operation" in caplog.text)
     desk.drain_until(lambda: got)
+    assert f"receiving from queue {desk.name} fails and is retried" in caplog.text
+    (queue,) = desk.heartbeat.polled.view()
+    assert queue.unanswered >= 1
+    assert not queue.is_deaf
 
 
 def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(
@@ -469,15 +522,15 @@ def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(
 ) -> None:
     """The signal that ends a worker may arrive while its main thread writes a log line."""
     caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
-    desk.publish("a")
-    polls, failing = desk.poll_in_a_loop(lambda message: None)
-    failing.fail(ValueError("no"))
-    polls.loop.tick_later()
-    poll, released = polls.sent[-1], threading.Event()
-    assert poll is not failing
-    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
-    answer["Messages"].append({"Body": "no id"})
-    desk.heartbeat.is_ending = True
+    may_answer, released = threading.Event(), threading.Event()
+
+    def add_unreadable(body: Body, forward: Forward) -> Answer:
+        answer = forward(body).payload
+        return Answer.of({"Messages": [*answer["Messages"], {"Body": "no id"}]})
+
+    desk.proxy.rule("ReceiveMessage", add_unreadable)
+    desk.proxy.rule("ReceiveMessage", answer_after(may_answer))
+    desk.proxy.rule("ReceiveMessage", first(1, deny()))
     release = desk.keeper.release
 
     def note(*args: Any, **options: Any) -> bool:
@@ -486,30 +539,19 @@ def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(
         return known
 
     monkeypatch.setattr(desk.keeper, "release", note)
-    thread = threading.Thread(target=poll.answer, args=(answer,))
+    desk.publish("a")
+    desk.consume(lambda message: None)
+    desk.drain()
+    # The second poll has the message: the first one was refused.
+    wait_until(lambda: desk.counts() == (0, 1))
     with caplog.handler.lock:  # type: ignore[union-attr]
-        thread.start()
+        desk.heartbeat.is_ending = True
+        may_answer.set()
         assert released.wait(PATIENCE)
-    thread.join(PATIENCE)
+    end_polls(desk.heartbeat)
+    assert desk.channel.feed.join(PATIENCE)
     for said in ("works again", "have no message id", "released 1 message received"):
         assert said in caplog.text
-
-
-def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(
-    desk: ChannelHarness,
-) -> None:
-    desk.channel.basic_qos(0, 1, False)
-    got: list[Any] = []
-    desk.consume(got.append)
-    desk.publish("a")
-    desk.drain_until(lambda: got)
-    polled = desk.heartbeat.polled
-    for _ in range(DEAF_AFTER):
-        polled.unanswered(desk.name, clock.now() - DEAF_SECONDS)
-    assert polled.view()[0].is_deaf
-    with contextlib.suppress(socket.timeout):
-        desk.connection.drain_events(timeout=0.1)
-    assert not polled.view()[0].is_deaf
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: ChannelHarness) -> None:
@@ -527,7 +569,7 @@ def test_messages_of_a_no_ack_queue_are_not_tracked(desk: ChannelHarness) -> Non
 def test_consuming_pauses_while_deletes_pile_up(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.backpressure.MAX_ENDING", 2)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.feed.MAX_ENDING", 2)
     desk.publish(*(f"m{number}" for number in range(6)))
     desk.proxy.rule("DeleteMessageBatch", fail(500))
     seen: list[str] = []
@@ -538,32 +580,46 @@ def test_consuming_pauses_while_deletes_pile_up(
 
     desk.channel.basic_qos(0, 1, False)
     desk.consume(ack)
-    desk.drain_until(lambda: not desk.channel.has_room())
-    assert not desk.would_poll()
+    desk.drain_until(lambda: desk.keeper.ending >= 2)
+    wait_until(lambda: not desk.is_polling())
     assert len(seen) == 2
     desk.proxy.clear()
-    desk.drain_until(lambda: len(set(seen)) == 6)
-    wait_until(desk.would_poll)
+    desk.work_until(lambda: len(set(seen)) == 6)
+    wait_until(desk.is_polling)
 
 
-def test_without_an_event_loop_a_full_worker_polls_as_soon_as_a_message_is_acked(
-    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_full_worker_polls_as_soon_as_a_message_is_acked_unless_it_is_ending(
+    desk: ChannelHarness, is_ending: bool
 ) -> None:
     desk.publish("a", "b")
     taken: list[Any] = []
     desk.channel.basic_qos(0, 1, False)
     desk.consume(taken.append)
     desk.drain_until(lambda: taken)
+    wait_until(lambda: not desk.is_polling())
+    desk.heartbeat.is_ending = is_ending
+    taken[0].ack()
+    if is_ending:
+        assert desk.channel.feed.polls == ()
+    else:
+        wait_until(lambda: sum(desk.batches()) == 2)
 
-    def sleep(seconds: float) -> None:
-        raise AssertionError(f"kombu would sleep for {seconds} s")
 
-    monkeypatch.setattr("kombu.transport.virtual.base.sleep", sleep)
-    acking = threading.Timer(0.2, taken[0].ack)
-    acking.start()
-    desk.connection.drain_events(timeout=PATIENCE)
-    acking.join()
-    assert [message.headers["id"] for message in taken] == ["a", "b"]
+def test_an_event_loop_receives_more_while_messages_wait_for_others_of_their_group(
+    new_desk: Callable[..., ChannelHarness], hub: Hub
+) -> None:
+    desk = new_desk(fifo=True, fifo_batch=10)
+    desk.publish("a", "a then", "a last", MessageGroupId="A")
+    desk.publish("b", MessageGroupId="B")
+    taken: list[str] = []
+    desk.channel.basic_qos(0, 3, False)
+    desk.consume(lambda message: taken.append(message.headers["id"]))
+    loop = hub.create_loop()
+    wait_until(lambda: next(loop) or len(taken) == 2)
+    # Three messages of group A took all of the room, until only one of them could be delivered.
+    assert desk.batches() == [3, 1]
+    assert taken == ["a", "b"]
 
 
 def test_a_worker_without_a_prefetch_limit_receives_no_more_than_it_can_keep_extended(
@@ -577,11 +633,11 @@ def test_a_worker_without_a_prefetch_limit_receives_no_more_than_it_can_keep_ext
     assert "worker_prefetch_multiplier=0" in caplog.text
     assert "It stops at 10 messages" in caplog.text
     desk.drain_until(lambda: len(taken) >= 10)
-    assert not desk.would_poll()
+    wait_until(lambda: not desk.is_polling())
     assert len(taken) < 20
     for message in taken:
         message.ack()
-    desk.drain_until(lambda: len(taken) >= 20)
+    desk.work_until(lambda: len(taken) >= 20)
 
 
 def test_without_a_worker_an_unusable_queue_raises_kombus_error(

@@ -36,11 +36,11 @@ def test_nothing_is_missing_in_the_versions_installed_here(
 
 
 def test_a_missing_method_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(SQS.Channel, "_get_async")
+    monkeypatch.delattr(SQS.Channel, "_get_bulk")
     monkeypatch.delattr(Request, "on_accepted")
     assert faults() == [
         "celery.worker.request:Request.on_accepted is missing",
-        "kombu.transport.SQS:Channel._get_async is missing",
+        "kombu.transport.SQS:Channel._get_bulk is missing",
     ]
 
 

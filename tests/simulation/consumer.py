@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS, WAIT_BESIDE
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.poll import Poll
-from celery_sqs_heartbeat.transport.poll_planner import WAIT_BESIDE
-from celery_sqs_heartbeat.transport.poll_room import MOST_POLLS, least_beside
-from tests.simulation.polls import LONGEST_POLL, WAIT_SECONDS, Deliver
+from celery_sqs_heartbeat.transport.feed import least_beside
+from tests.simulation.polls import LONGEST_POLL, WAIT_SECONDS, Deliver, LostPoll
 
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
@@ -50,7 +49,7 @@ class Consumer:
         return bool(self._open) and self._world.clock() < self._reads_until
 
     def wants_poll(self, left: int) -> bool:
-        """Return whether to send a poll, as `Schedule` and `PollRoom` decide it.
+        """Return whether to send a poll, as `Receiving` decides it.
 
         Args:
             left: For how many messages there is room, without those that open polls may return.
@@ -58,7 +57,7 @@ class Consumer:
         if not self._open:
             return left + self._worker.requested > 0
         least = least_beside(self._world.profile.prefetch)
-        return self._is_full and len(self._open) < MOST_POLLS and left >= least
+        return self._is_full and len(self._open) < MAX_POLLS and left >= least
 
     def poll(self, count: int) -> None:
         """Request messages, and book them when they arrive."""
@@ -99,9 +98,7 @@ class Consumer:
         if is_beside:
             world.disturb(worker.name, "has several polls open")
         if world.loses_poll():
-            poll = Poll(
-                queue="q", url=url, sent_at=sent_at, waits=wait, count=count, timeout=timeout
-            )
+            poll = LostPoll(url=url, waits=wait, count=count, timeout=timeout)
             world.lose_poll(worker.name, poll, partial(deliver, late))
             if worker.gives_up_polls:
                 give_up = partial(deliver, answered, [], 0.0)

@@ -38,7 +38,7 @@ class _Batch:
 
 
 class OrderedIntake:
-    """Leases, confirms, holds back and delivers messages, as `Leaser` and `PollResponseHandler` do.
+    """Leases, confirms, holds back and delivers messages, as `Leaser` and `Deliverer` do.
 
     It belongs to one process of a worker.
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from celery_sqs_heartbeat.sqs.long_polls import ANSWER_SECONDS, FIRST_PAUSE
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation.hangs import Hang
 from tests.simulation.network import NONE, Network
 
@@ -20,6 +20,21 @@ LONGEST_POLL = 20
 
 #: Receives the messages, and after how many seconds the poll that returned them was sent.
 Deliver = Callable[[list[dict[str, Any]], float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostPoll:
+    """A poll whose answer arrives late, or never."""
+
+    url: str
+    waits: int
+    count: int
+    timeout: int | None
+
+    @property
+    def patience(self) -> float:
+        """After how many seconds its process polls again: it fails, and a pause follows."""
+        return self.waits + ANSWER_SECONDS + FIRST_PAUSE / 2
 
 
 @dataclass(eq=False)
@@ -106,7 +121,7 @@ class Polls:
         )
         return make_last
 
-    def ask_in_vain(self, poll: Poll, answer: Callable[[Any], None]) -> None:
+    def ask_in_vain(self, poll: LostPoll, answer: Callable[[Any], None]) -> None:
         """Request messages in one poll whose answer does not reach the worker in time."""
         waiting = _Poll(poll.count, self._clock(), poll.waits, poll.timeout, answer, poll.waits)
         self._waiting.append(waiting)

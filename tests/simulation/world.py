@@ -12,7 +12,6 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
-from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation import disturbances, replacing
 from tests.simulation.afterwards import failing_afterwards, may_fail_afterwards
 from tests.simulation.attributes import Attributes
@@ -23,7 +22,7 @@ from tests.simulation.network import Network
 from tests.simulation.order import Order
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.outage import Outage, has_two_queues
-from tests.simulation.polls import Deliver, Polls
+from tests.simulation.polls import Deliver, LostPoll, Polls
 from tests.simulation.profile import draw
 from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
@@ -175,7 +174,7 @@ class World:
         is_lost = self.poll_random.random() < UNANSWERED
         return is_lost and not self.profile.is_calm and not self.is_over
 
-    def lose_poll(self, who: str, poll: Poll, deliver: Deliver) -> None:
+    def lose_poll(self, who: str, poll: LostPoll, deliver: Deliver) -> None:
         """Leave a poll unanswered: it is lost on its way there or back, or delayed too long."""
         fate = self.poll_random.choice(("its request", "its answer", "late"))
         self.disturb(who, f"poll not answered: {fate}")

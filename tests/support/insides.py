@@ -71,27 +71,6 @@ def killable(target: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def uses_curl(client: Any) -> bool:
-    """Return whether kombu's HTTP client uses curl. The one of kombu 5.5 blocks instead."""
-    return hasattr(client, "_curls")
-
-
-def add_poll(polling: Any, request: Any) -> None:
-    """Send a request with the client of a connection that `sending_for` has returned."""
-    polling._httpclient.add_request(request)
-
-
-def is_over(client: Any) -> bool:
-    """Let curl work, and return whether all requests are answered. Pass on no answer."""
-    _, active = client._multi.perform()
-    return not active
-
-
-def read_answers(client: Any) -> None:
-    """Have kombu pass on the answers that have arrived."""
-    client._process_pending_requests()
-
-
 def ready_lock_of(hub: Any) -> Any:
     """Return the lock that callers of kombu's event loop need; None before 5.7."""
     return getattr(hub, "_ready_lock", None)

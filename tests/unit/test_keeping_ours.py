@@ -10,11 +10,16 @@ import pytest
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
 from celery_sqs_heartbeat.testing import SimulatedSqs
 from celery_sqs_heartbeat.transport.delivery import Leaser
-from celery_sqs_heartbeat.transport.poll import Poll
 
 URL = "https://sqs/1/orders.fifo"
+
+
+def poll_sent_at(sent_at: float) -> Poll:
+    source = Source("q", lambda poll: ())
+    return Poll(source=source, count=10, booked=10, is_beside=False, sent_at=sent_at, timeout=30)
 
 
 class Scene:
@@ -30,7 +35,7 @@ class Scene:
         self.keeper.receive(URL, message, terms=LeaseTerms.of(30))
 
     def kept(self, *names: str) -> list[str]:
-        poll = Poll(queue="q", url=URL, sent_at=clock.now(), waits=0, count=10, timeout=30)
+        poll = poll_sent_at(clock.now())
         payloads: list[Any] = [{"properties": {"delivery_tag": name}} for name in names]
         return [
             each["properties"]["delivery_tag"] for each in self._leaser.keep_ours(poll, payloads)
@@ -82,7 +87,7 @@ def test_a_late_receive_waits_once_for_all_its_messages(
     monkeypatch.setattr(clock, "now", lambda: keeper.now)
     heartbeat = cast("Any", SimpleNamespace(keeper=keeper, queues=None, once=None))
     leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat, acks=cast("Any", None))
-    poll = Poll(queue="q", url=URL, sent_at=keeper.now - 25, waits=0, count=10, timeout=30)
+    poll = poll_sent_at(keeper.now - 25)
     payloads: list[Any] = [{"properties": {"delivery_tag": tag}} for tag in ("m1", "m2", "m3")]
     assert leaser.keep_ours(poll, payloads) == []
     assert (keeper.dropped, keeper.now) == (["m1", "m2", "m3"], 110.0)

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper import long_polls as module
-from celery_sqs_heartbeat.keeper.long_polls import Raw, Receiving, Source
+from celery_sqs_heartbeat.sqs import long_polls as module
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 from tests.support.waiting import PATIENCE
 
 EMPTY: list[Raw] = []
+FOREVER = 100 * PATIENCE
 
 
 def some(count: int) -> list[Raw]:
@@ -23,40 +25,58 @@ def some(count: int) -> list[Raw]:
 
 
 class Polls:
-    """Queues whose polls are open until the test answers them."""
+    """Queues whose polls are open until the test answers them.
 
-    def __init__(self, *names: str, room: int) -> None:
+    Attributes:
+        most: How many messages a poll of any queue may ask for.
+        least: From how many messages on a poll beside others is made.
+        least_alone: From how many messages on the only poll of a busy queue is made at once.
+        sent: All polls so far.
+    """
+
+    def __init__(self, *names: str, room: int, pause: float = 0.0) -> None:
         self.room = room
+        self.most, self.least, self.least_alone = 10, 1, 1
+        self.sent: list[Poll] = []
         self.taken: list[tuple[str, int]] = []
         self._answers: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in names}
-        self._open: dict[str, list[int]] = {name: [] for name in names}
+        self._open: dict[str, list[Poll]] = {name: [] for name in names}
         self._changed = threading.Condition()
+        self.sources = [
+            Source(
+                name,
+                self._poll,
+                most=lambda: self.most,
+                least=lambda is_beside: self.least if is_beside else self.least_alone,
+                pause=pause,
+            )
+            for name in names
+        ]
         self.receiving = Receiving(
-            [Source(name, lambda count, name=name: self._poll(name, count)) for name in names],  # type: ignore[misc]
-            room=lambda: self.room,
-            take=self.take,
-            jitter=lambda: 0.0,
+            self.sources, room=lambda: self.room, take=self.take, jitter=lambda: 0.0
         )
         self.receiving.fill()
 
-    def _poll(self, name: str, count: int) -> Sequence[Raw]:
+    def _poll(self, poll: Poll) -> Sequence[Raw]:
+        name = poll.source.name
         with self._changed:
-            self._open[name].append(count)
+            self.sent.append(poll)
+            self._open[name].append(poll)
             self._changed.notify_all()
         answer = self._answers[name].get(timeout=PATIENCE)
         with self._changed:
-            self._open[name].remove(count)
+            self._open[name].remove(poll)
             self._changed.notify_all()
         if isinstance(answer, Exception):
             raise answer
         messages: Sequence[Raw] = answer
         return messages
 
-    def take(self, source: Source, messages: Sequence[Raw], sent_at: float) -> None:
+    def take(self, poll: Poll, messages: Sequence[Raw]) -> None:
         if messages[0] is None:
             raise ZeroDivisionError
         with self._changed:
-            self.taken.append((source.queue_url, len(messages)))
+            self.taken.append((poll.source.name, len(messages)))
             self.room -= len(messages)
             self._changed.notify_all()
 
@@ -70,8 +90,13 @@ class Polls:
     def wait_for(self, **polls: list[int]) -> None:
         """Wait until these polls are open, by how many messages they ask for."""
         with self._changed:
-            is_so = lambda: all(sorted(self._open[name]) == polls[name] for name in polls)  # noqa: E731
+            is_so = lambda: all(self._counts(name) == polls[name] for name in polls)  # noqa: E731
             assert self._changed.wait_for(is_so, PATIENCE), self._open
+
+    def wait_for_sent(self, count: int) -> None:
+        """Wait until so many polls were sent in all."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.sent) == count, PATIENCE), self.sent
 
     def wait_for_taken(self, *taken: tuple[str, int]) -> None:
         with self._changed:
@@ -81,12 +106,15 @@ class Polls:
 
     def counts(self) -> list[int]:
         with self._changed:
-            return sorted(count for counts in self._open.values() for count in counts)
+            return sorted(count for name in self._open for count in self._counts(name))
+
+    def _counts(self, name: str) -> list[int]:
+        return sorted(poll.count for poll in self._open[name])
 
     def end(self) -> None:
         self.receiving.stop()
         for answers in self._answers.values():
-            for _ in range(module.MAX_POLLS):
+            for _ in range(module.MAX_POLLS + 1):
                 answers.put(EMPTY)
         assert self.receiving.join(PATIENCE)
 
@@ -141,6 +169,115 @@ def test_a_full_answer_opens_more_polls_up_to_four(polls: Polls) -> None:
 
 
 @of("a", room=100)
+def test_a_poll_knows_whether_its_queue_has_another(polls: Polls) -> None:
+    polls.wait_for(a=[10])
+    polls.answer("a", some(10))
+    polls.wait_for(a=[10] * 4)
+    assert sorted(poll.is_beside for poll in polls.sent) == [False, False, True, True, True]
+
+
+@of("a", room=24)
+def test_another_poll_begins_once_there_is_room_enough_for_it(polls: Polls) -> None:
+    polls.least = 5
+    polls.wait_for(a=[10])
+    polls.answer("a", some(10))
+    polls.wait_for_sent(2)
+    polls.receiving.fill()
+    assert polls.counts() == [10]
+    polls.grow(1)
+    polls.wait_for(a=[5, 10])
+
+
+@of("a", room=10)
+def test_the_only_poll_of_a_busy_queue_waits_for_more_room(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
+    polls.least_alone = 10
+    polls.wait_for(a=[10])
+    polls.answer("a", some(10))
+    polls.wait_for_taken(("a", 10))
+    polls.grow(3)
+    polls.grow(4)
+    assert len(polls.sent) == 1
+    polls.grow(9)
+    polls.wait_for_sent(2)
+    assert polls.sent[1].count == 10
+    polls.receiving.fill()
+    polls.wait_for(a=[6, 10])
+
+
+@of("a", room=10)
+def test_it_does_not_wait_long(polls: Polls) -> None:
+    polls.least_alone = 10
+    polls.wait_for(a=[10])
+    polls.answer("a", some(10))
+    polls.wait_for_taken(("a", 10))
+    polls.grow(3)
+    polls.wait_for(a=[3])
+
+
+@of("a", room=20)
+def test_a_queue_that_wants_no_messages_keeps_one_poll_for_one_message(polls: Polls) -> None:
+    polls.wait_for(a=[10])
+    polls.most = 0
+    polls.answer("a", some(10))
+    for sent in (2, 3):
+        polls.wait_for_sent(sent)
+        assert polls.counts() == [1]
+        polls.answer("a", some(1))
+
+
+def test_the_next_poll_begins_after_a_pause_if_an_answer_was_empty() -> None:
+    polls = Polls("a", room=5, pause=FOREVER)
+    polls.wait_for(a=[5])
+    polls.answer("a", some(1))
+    polls.wait_for(a=[4])
+    polls.answer("a", EMPTY)
+    polls.wait_for(a=[])
+    polls.receiving.fill()
+    assert polls.counts() == []
+    # The stop ends the pause.
+    polls.end()
+    assert len(polls.sent) == 2
+
+
+@of("a", "b", room=20)
+def test_a_queue_that_is_removed_is_not_polled_again_until_it_is_added(polls: Polls) -> None:
+    polls.wait_for(a=[1], b=[1])
+    polls.receiving.remove("a")
+    polls.answer("a", some(1))
+    polls.wait_for_taken(("a", 1))
+    polls.answer("b", some(1))
+    polls.wait_for(a=[], b=[8, 10])
+    polls.receiving.add(*polls.sources)
+    polls.wait_for(a=[1])
+
+
+@of("a", room=15)
+def test_a_poll_that_hangs_does_not_keep_its_queue_from_being_polled(polls: Polls) -> None:
+    polls.wait_for(a=[10])
+    (poll,) = polls.receiving.polls
+    polls.receiving.fill()
+    assert polls.counts() == [10]
+    poll.sent_at -= 2 * module.ANSWER_SECONDS + 1
+    polls.receiving.fill()
+    polls.wait_for(a=[5, 10])
+
+
+@of("a", room=5)
+def test_a_poll_that_was_given_up_has_not_failed(
+    polls: Polls, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", FOREVER)
+    polls.wait_for(a=[5])
+    polls.answer("a", CallGivenUp())
+    polls.wait_for_sent(2)
+    polls.wait_for(a=[5])
+    assert caplog.records == []
+
+
+@of("a", room=100)
 def test_an_answer_that_is_not_full_closes_them_again(polls: Polls) -> None:
     polls.wait_for(a=[10])
     polls.answer("a", some(10))
@@ -161,7 +298,8 @@ def test_all_polls_of_a_queue_ask_for_no_more_than_there_is_room_for(polls: Poll
 def test_idle_queues_take_no_room_from_a_busy_one(polls: Polls) -> None:
     polls.wait_for(busy=[1], b=[1], c=[1], d=[1], e=[1], f=[1])
     polls.answer("busy", some(1))
-    polls.wait_for(busy=[7], b=[1], f=[1])
+    # A queue asks for at most twice as many as its last answer had.
+    polls.wait_for(busy=[1, 2, 2, 2], b=[1], f=[1])
 
 
 @of("a", "b", room=2)
@@ -177,7 +315,7 @@ def test_busy_queues_share_the_room(polls: Polls) -> None:
     polls.wait_for(a=[], b=[])
     polls.wait_for_taken(("a", 1), ("a", 1), ("b", 1))
     polls.grow(17)
-    polls.wait_for(a=[8], b=[8])
+    polls.wait_for(a=[2] * 4, b=[2] * 4)
 
 
 @of("a", "b", room=1)
@@ -204,24 +342,29 @@ def test_a_failed_poll_is_repeated_after_a_pause_and_logged_once_for_each_fault(
     polls.answer("a", some(1))
     polls.wait_for(a=[4])
     assert [record.getMessage() for record in caplog.records] == [
-        "sqs-heartbeat: receiving from a fails (OSError: connection refused); it is tried again",
-        "sqs-heartbeat: receiving from a works again",
+        "sqs-heartbeat: receiving from queue a fails and is retried: OSError: connection refused",
+        "sqs-heartbeat: receiving from queue a works again",
     ]
 
 
-@pytest.mark.parametrize(
-    ("failures", "pause"), [(0, 0.5), (1, 1.0), (4, 8.0), (5, 15.0), (50, 15.0)]
-)
-def test_pauses_after_failed_polls_double_up_to_half_a_minute(failures: int, pause: float) -> None:
-    source = Source("a", lambda count: EMPTY)
-    receiving = Receiving([source], room=lambda: 1, take=lambda *_: None, jitter=lambda: 0.0)
-    source.failures = failures
-    assert receiving.pause_after(source, "any") == pause
+def test_pauses_after_failed_polls_double_up_to_five_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    polls = Polls("a", room=5)
+    monkeypatch.setattr(polls.receiving._stopping, "wait", pauses.append)
+    for sent in range(1, 7):
+        polls.wait_for_sent(sent)
+        polls.answer("a", OSError())
+    polls.wait_for_sent(7)
+    # Half of them, by the lowest random number.
+    assert pauses == [0.5, 1.0, 2.0, 2.5, 2.5, 2.5]
+    polls.end()
 
 
 def test_a_stop_ends_the_pause_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 100 * PATIENCE)
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 100 * PATIENCE)
+    monkeypatch.setattr(module, "FIRST_PAUSE", FOREVER)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", FOREVER)
     polls = Polls("a", room=5)
     polls.wait_for(a=[5])
     polls.answer("a", OSError())
@@ -260,7 +403,7 @@ def test_polls_begin_once_the_system_grants_threads_again(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         polls = Polls("a", room=5)
-    assert "receiving from a fails (the system grants no thread" in caplog.text
+    assert "receiving from queue a fails and is retried: the system grants no thread" in caplog.text
     polls.receiving.fill()
     polls.wait_for(a=[5])
     polls.end()

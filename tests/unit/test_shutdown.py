@@ -21,8 +21,6 @@ from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.worker import shutdown
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.shutdown import flush_time_left, release_unstarted
-from tests.fuzz.desk import FakeDesk
-from tests.fuzz.mail import GOOD
 from tests.support.insides import ready_lock_of
 from tests.support.waiting import PATIENCE
 
@@ -201,23 +199,6 @@ def test_the_event_loop_can_be_called_by_a_handler_that_interrupted_such_a_call(
 
 def test_no_event_loop_needs_nothing() -> None:
     shutdown.let_handlers_call_soon(None)
-
-
-@pytest.mark.parametrize("is_ending", [False, True])
-def test_a_slot_that_is_freed_while_the_worker_ends_causes_no_poll(is_ending: bool) -> None:
-    desk = FakeDesk(lambda message: None)
-    try:
-        desk.channel.basic_qos(0, 1, False)
-        desk.answer({"Messages": [{"MessageId": "a", "ReceiptHandle": "a", "Body": GOOD}]})
-        desk.polls.loop.tick()
-        assert desk.slots_taken() == {"a"}
-        desk.heartbeat.is_ending = is_ending
-        desk.channel.basic_ack("a")
-        assert desk.polls.loop.is_idle is is_ending
-        desk.polls.loop.tick()
-        assert len(desk.polls.sent) == (1 if is_ending else 2)
-    finally:
-        desk.close()
 
 
 def test_deferred_handlers_run_when_the_lock_is_opened() -> None:

@@ -11,17 +11,18 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 177, 13_720),
-    "package": (size.package, 423, 26_830),
-    "tests": (size.tests, 569, 53_940),
+    "core": (size.core, 163, 13_340),
+    "package": (size.package, 408, 26_310),
+    "tests": (size.tests, 564, 53_720),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
 #: The most lines of one file, blank lines and docstrings included.
 LONGEST_FILE = 400
-#: It rose from 2.71 because small functions went that only passed a call on: all functions together
-#: have become simpler.
-MEAN_COMPLEXITY = 2.77
+#: It rose from 2.71 to 2.77 because small functions went that only passed a call on, and to 2.80
+#: with the receives on threads, which took about 80 functions away. Both times all functions
+#: together have become simpler.
+MEAN_COMPLEXITY = 2.80
 ASSET_LINES = 2_610
 
 

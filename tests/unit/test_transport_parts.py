@@ -109,22 +109,30 @@ def test_a_receive_requests_the_users_attributes_and_the_reported_ones(
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ({}, {}),
-        ({"client-config": None}, {"client-config": None}),
-        ({"client-config": {"read_timeout": 3}}, {"client-config": {"read_timeout": 3}}),
+        (None, {"read_timeout": 30.0, "max_pool_connections": 1_000}),
+        ({"read_timeout": 3}, {"read_timeout": 30.0, "max_pool_connections": 1_000}),
         (
-            {"region": "x", "client-config": {"read_timeout": None, "connect_timeout": 3}},
+            {"read_timeout": 90, "max_pool_connections": 7},
+            {"read_timeout": 90, "max_pool_connections": 7},
+        ),
+        (
+            {"read_timeout": None, "connect_timeout": None},
             {
-                "region": "x",
-                "client-config": {"read_timeout": CLIENT_SECONDS, "connect_timeout": 3},
+                "read_timeout": CLIENT_SECONDS,
+                "connect_timeout": CLIENT_SECONDS,
+                "max_pool_connections": 1_000,
             },
         ),
     ],
 )
-def test_every_call_has_a_timeout(given: dict[str, Any], kept: dict[str, Any]) -> None:
-    before = repr(given)
-    assert with_timeouts(given) == kept
-    assert repr(given) == before
+def test_every_call_has_a_timeout_longer_than_a_poll_and_every_poll_a_connection(
+    given: dict[str, Any] | None, kept: dict[str, Any]
+) -> None:
+    options = {"region": "x", "client-config": given}
+    before = repr(options)
+    assert with_timeouts(options, wait=20) == {"region": "x", "client-config": kept}
+    assert repr(options) == before
+    assert with_timeouts({}, wait=20)["client-config"]["read_timeout"] == 30.0
 
 
 def test_a_line_to_log_once_is_new_once_for_each_subject() -> None:

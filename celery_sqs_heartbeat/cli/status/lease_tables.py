@@ -21,7 +21,7 @@ _STYLES: Mapping[str, Style] = {
 #: The meaning of a worker's health if it is not ok.
 _MEANINGS = {
     "late": "its keeper is late: leases may expire",
-    "stalled": "its event loop is stalled: it neither receives nor settles messages",
+    "stalled": "its event loop is stalled: it neither starts tasks nor settles messages",
     "unconnected": "it is not connected to SQS: it receives no messages",
     "deaf": "SQS can't be reached or refuses its polls: it receives no messages",
     "dead": "its keeper is dead: leases expire",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.throughput.profile import shares_of
 
 LOOP = "asynloop (celery/worker/loops.py:130)"
-OURS = "Poller.poll (celery_sqs_heartbeat/transport/poller.py:54)"
+OURS = "Feed.deliver (celery_sqs_heartbeat/transport/feed.py:136)"
 
 
 def test_python_s_own_code_counts_for_its_caller() -> None:

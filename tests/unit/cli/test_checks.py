@@ -370,8 +370,6 @@ def test_permissions_that_are_not_tried_are_reported_once_and_only_if_others_wer
         ({"polling_interval": 0}, []),
         ({"polling_interval": 1.5}, ["I404"]),
         ({"created_timeout": 60}, ["I405"]),
-        ({"versions": {"kombu": "5.5.4"}}, ["W406"]),
-        ({"versions": {"kombu": "5.5.4"}, "wait_time": 1}, []),
     ],
 )
 def test_polling(facts: dict[str, Any], found: list[str]) -> None:

@@ -48,14 +48,8 @@ ONLY_CREATED = Kind(
     "kombu uses it when it creates a queue. Existing and predefined queues keep their own.",
     "Set sqs_heartbeat_visibility_timeout, which applies to each receive.",
 )
-BLOCKING = Kind(
-    "SQSHB-W406",
-    "long polls of kombu 5.5 block the worker",
-    "The worker may notice the end of a prefork task up to three long polls later.",
-    "Upgrade kombu, or set wait_time_seconds to 1 in broker_transport_options.",
-)
 
-KINDS = (WRONG_OPTION, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED, BLOCKING)
+KINDS = (WRONG_OPTION, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED)
 
 
 def check_options(app: AppFacts) -> Iterator[Finding]:
@@ -68,8 +62,6 @@ def check_polling(app: AppFacts) -> Iterator[Finding]:
     """Check the transport options that control receives. All of them have valid values."""
     if app.wait_time == 0:
         yield SHORT_POLLS.found(setting="wait_time_seconds", value=app.wait_time)
-    elif app.versions.get("kombu", "").startswith("5.5.") and app.wait_time > 1:
-        yield BLOCKING.found(setting="wait_time_seconds", value=app.wait_time)
     if app.polling_interval > USUAL_INTERVAL:
         yield PAUSES.found(setting="polling_interval", value=app.polling_interval)
     if app.created_timeout is not None:

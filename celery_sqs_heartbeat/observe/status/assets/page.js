@@ -8,7 +8,7 @@ const COPIED_MS = 1500;
 const HEALTH = {
   ok: "Keeper is healthy",
   late: "Keeper is late: leases may expire",
-  stalled: "The worker's event loop is stalled: it neither receives nor settles messages",
+  stalled: "The worker's event loop is stalled: it neither starts tasks nor settles messages",
   unconnected: "The worker is not connected to SQS: no messages arrive",
   deaf: "SQS can't be reached or refuses polls: no messages arrive",
   dead: "Keeper is dead: leases expire",

@@ -1,0 +1,366 @@
+"""Receives messages by long polls on threads, while there is room for them.
+
+Each queue keeps one poll. A queue whose last answer was full may have more, up to `MAX_POLLS`, if
+there is room for their messages. A queue whose last answer was empty asks for one message only, and
+nothing is set aside for it: so a hundred idle queues take no room from a busy one, and at most one
+message of each may arrive beyond the room. The polls of busy queues share the room in turn.
+
+We considered a fixed number of polls for each queue. Idle programs would pay for each of them, and
+each could keep a program from ending for up to 20 s. Short polls, without a wait, would not do
+either: SQS asks only some of its servers then, so an answer that is not full would mean nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp
+
+logger = get_logger(__name__)
+
+#: The most polls of one queue that wait at once. More of them bring hardly more messages a second,
+#: because reading the answers then takes the interpreter's whole time.
+MAX_POLLS = 4
+#: How long a poll beside another one of its queue waits for messages, in seconds: the shortest wait
+#: for which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
+WAIT_BESIDE = 1
+#: The pauses after failed polls, in seconds: the first, doubled with each further failure, and the
+#: longest. An outage of SQS is not made worse, and its end is noticed soon.
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 5.0
+#: How late an answer may be before its poll fails, in seconds. SQS answers within milliseconds
+#: after the wait. The rest allows for a slow network: TCP repeats a lost packet after 0.2, 0.6,
+#: 1.4, 3 and 6.2 s.
+ANSWER_SECONDS = 10.0
+#: Added to the wait of a poll, for the sending of its answer, in seconds.
+_GRACE = 0.5
+#: How long a poll waits until as many messages fit as are worth a receive, in seconds. Those that
+#: take the room may be due much later.
+_GATHER_SECONDS = 0.05
+#: How long a thread rests before it ends, in seconds. To start one takes as long as half a poll.
+_REST_SECONDS = 10.0
+#: What differs between two texts of the same error: milliseconds, the id of an object.
+_VARIABLE = re.compile(r"0x[0-9a-f]+|\d+(?= ms)")
+
+#: One message as SQS returns it.
+Raw = Mapping[str, Any]
+
+
+@dataclass(eq=False, kw_only=True)
+class Poll:
+    """A receive that is under way.
+
+    Attributes:
+        count: How many messages it asks for.
+        booked: How many of them are set aside in the room.
+        is_beside: Whether its queue has another open poll.
+        queue_url: The queue's URL in the leases on its messages.
+        sent_at: When it was sent, in seconds of `clock.now`.
+        waits: How long it waits for messages, in seconds.
+        timeout: The visibility timeout that it requests, in seconds; None if it requests none.
+    """
+
+    source: Source
+    count: int
+    booked: int
+    is_beside: bool
+    queue_url: str = ""
+    sent_at: float = field(default_factory=lambda: clock.now())
+    waits: float = 0.0
+    timeout: int | None = None
+    #: Tells its thread that enough room has come; None once it is sent.
+    grown: AutoResetEvent | None = field(default=None, repr=False)
+
+    @property
+    def ends_at(self) -> float:
+        """When its answer should arrive at the latest."""
+        return self.sent_at + self.waits + _GRACE
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it has outlasted every timeout: it hangs where no timeout counts."""
+        return clock.now() > self.ends_at + 2 * ANSWER_SECONDS
+
+
+@dataclass(eq=False)
+class Source:
+    """A queue that messages are received from.
+
+    Args:
+        name: What names it in the log.
+        receive: Makes a poll, and returns its messages. Raises any error.
+        most: Returns how many messages a poll may ask for. 0 allows one poll, for one message.
+        least: Returns how many messages a poll should ask for at least, if the last answer was
+            full. Its argument is whether another poll is open.
+        pause: The pause after an empty answer, in seconds.
+    """
+
+    name: str
+    receive: Callable[[Poll], Sequence[Raw]] = field(repr=False)
+    most: Callable[[], int] = field(default=lambda: MAX_RECEIVED, repr=False)
+    least: Callable[[bool], int] = field(default=lambda is_beside: 1, repr=False)
+    pause: float = 0.0
+    #: Whether its last answer was empty, or as full as a poll's can be.
+    is_idle: bool = field(default=True, init=False)
+    is_busy: bool = field(default=False, init=False)
+    #: How many messages its last answer had.
+    last: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
+    fault: str = field(default="", init=False)
+
+
+@dataclass(eq=False)
+class _Reader:
+    """A thread that makes one poll after another. It rests while there is no room for its next."""
+
+    poll: Poll | None
+    woken: AutoResetEvent = field(default_factory=AutoResetEvent)
+
+
+class Receiving:
+    """Keeps as many polls open as there is room for. Safe to use from any thread.
+
+    Args:
+        room: Returns how many more messages may be held now, without those of open polls. Called
+            under a lock: it must not block, and must not call this object.
+        take: Gets the messages of one poll, on the poll's thread.
+        lock: Guards what is known about the polls. A signal handler that calls this object must
+            not interrupt a thread that holds it.
+        jitter: Returns a random number from 0 to 1, for the pauses after failed polls.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source] = (),
+        *,
+        room: Callable[[], int],
+        take: Callable[[Poll, Sequence[Raw]], object],
+        lock: SignalSafeLock | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._sources = {source.name: source for source in sources}
+        self._room = room
+        self._take = take
+        self._lock = lock or SignalSafeLock()
+        self._jitter = jitter
+        self._open: list[Poll] = []
+        self._booked = 0
+        self._resting: list[_Reader] = []
+        self._stopping = threading.Event()
+        self._ended = AutoResetEvent()
+
+    @property
+    def polls(self) -> tuple[Poll, ...]:
+        """The open polls."""
+        return tuple(self._open)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it receives from a queue."""
+        return name in self._sources
+
+    def add(self, *sources: Source) -> None:
+        """Receive from queues from now on, unless they are known."""
+        with self._lock:
+            for source in sources:
+                self._sources.setdefault(source.name, source)
+        self.fill()
+
+    def remove(self, name: str) -> None:
+        """Begin no more polls of a queue. The answers of those that are open are still taken."""
+        with self._lock:
+            self._sources.pop(name, None)
+
+    def fill(self) -> None:
+        """Open the polls that there is room for. Call it whenever the room has grown."""
+        with self._lock:
+            # Within the lock: a signal handler must not interrupt the start of a thread.
+            for poll in self._new_polls():
+                self._start(poll)
+
+    def stop(self) -> None:
+        """Begin no more polls. The answers of those that are open are still taken."""
+        self._stopping.set()
+        for reader in tuple(self._resting):
+            reader.woken.set()
+
+    def join(self, timeout: float) -> bool:
+        """Wait until no poll is open after `stop`. Return whether that took at most `timeout` s."""
+        until = clock.now() + timeout
+        while self._open:
+            if (left := until - clock.now()) <= 0:
+                return False
+            self._ended.wait(left)
+        return True
+
+    def _new_polls(self) -> list[Poll]:
+        """Return the polls to open now, which count as open from here on."""
+        room = 0 if self._stopping.is_set() else self._room()
+        if room <= 0:
+            return []
+        self._grow(room)
+        sources = list(self._sources.values())
+        polled = {poll.source for poll in self._open if not poll.is_overdue}
+        unpolled = [each for each in sources if each not in polled]
+        polls = [self._claim(each, room) for each in unpolled if self._may_exceed(room)]
+        is_more = True
+        while is_more:
+            is_more = False
+            for source in sources:
+                if self._is_due_beside(source, room):
+                    polls.append(self._claim(source, room))
+                    is_more = True
+        if polls and len(sources) > 1:
+            # The next time, others are the first.
+            first = next(iter(self._sources))
+            self._sources[first] = self._sources.pop(first)
+        return polls
+
+    def _may_exceed(self, room: int) -> bool:
+        """Return whether another poll exceeds the room by at most one for each further queue."""
+        asked = sum(
+            poll.count
+            for poll in self._open
+            if self._sources.get(poll.source.name) is poll.source and not poll.is_overdue
+        )
+        return asked < room + len(self._sources) - 1
+
+    def _is_due_beside(self, source: Source, room: int) -> bool:
+        if not source.is_busy or room <= self._booked:
+            return False
+        own = [poll for poll in self._open if poll.source is source]
+        return (
+            0 < len(own) < MAX_POLLS
+            and not any(poll.grown for poll in own)
+            and source.most() > 0
+            and room - self._booked >= source.least(True)
+        )
+
+    def _claim(self, source: Source, room: int) -> Poll:
+        free, most = room - self._booked, min(MAX_RECEIVED, source.most())
+        own = [poll for poll in self._open if poll.source is source]
+        if len(self._sources) == 1:
+            count = booked = max(1, min(most, free))
+        elif source.is_idle:
+            count, booked = 1, 0
+        else:
+            polled = {poll.source for poll in self._open}
+            rivals = sum(not each.is_idle and each not in polled for each in self._sources.values())
+            # A poll may wait for long, and keeps the others from the room that it has booked.
+            count = booked = max(1, min(most, free // max(1, rivals), 2 * source.last))
+        poll = Poll(source=source, count=count, booked=booked, is_beside=bool(own))
+        if source.is_busy and not own and count < min(source.least(False), most):
+            poll.grown = AutoResetEvent()
+        self._open.append(poll)
+        self._booked += booked
+        return poll
+
+    def _grow(self, room: int) -> None:
+        """Let polls that wait for more room have it."""
+        for poll in self._open:
+            if poll.grown is not None and (free := room - self._booked) > 0:
+                most = min(MAX_RECEIVED, poll.source.most())
+                more = max(0, min(most - poll.count, free))
+                poll.count, poll.booked = poll.count + more, poll.booked + more
+                self._booked += more
+                if poll.count >= min(poll.source.least(False), most):
+                    poll.grown.set()
+
+    def _start(self, poll: Poll) -> None:
+        if self._resting:
+            reader = self._resting.pop()
+            reader.poll = poll
+            reader.woken.set()
+            return
+        thread = threading.Thread(
+            target=self._run, args=(_Reader(poll),), name="sqs-heartbeat-poll", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._note_failure(poll.source, f"the system grants no thread: {error}")
+            self._close(poll)
+
+    def _run(self, reader: _Reader) -> None:
+        while (poll := reader.poll) is not None:
+            self._gather(poll)
+            pause = self._poll(poll)
+            if pause:
+                self._stopping.wait(pause)
+            with self._lock:
+                self._close(poll)
+                polls = self._new_polls()
+                # This thread makes the first of them.
+                reader.poll = polls.pop(0) if polls else None
+                for each in polls:
+                    self._start(each)
+                if reader.poll is not None or self._stopping.is_set():
+                    continue
+                self._resting.append(reader)
+            reader.woken.wait(_REST_SECONDS)
+            with self._lock:
+                if reader in self._resting:
+                    self._resting.remove(reader)
+
+    def _gather(self, poll: Poll) -> None:
+        if poll.grown is not None:
+            poll.grown.wait(_GATHER_SECONDS)
+            with self._lock:
+                poll.grown = None
+
+    def _close(self, poll: Poll) -> None:
+        self._open.remove(poll)
+        self._booked -= poll.booked
+        self._ended.set()
+
+    def _poll(self, poll: Poll) -> float:
+        """Make a poll. Return for how long to pause after it, in seconds."""
+        source = poll.source
+        try:
+            messages = source.receive(poll)
+        except CallGivenUp:
+            return 0.0
+        except Exception as error:
+            return self._note_failure(source, f"{type(error).__name__}: {error}")
+        was_failing = bool(source.fault)
+        source.failures, source.fault = 0, ""
+        source.is_idle, source.last = not messages, len(messages)
+        source.is_busy = len(messages) >= poll.count
+        try:
+            if messages:
+                self._take(poll, messages)
+        except Exception:
+            logger.exception(
+                "sqs-heartbeat: %d received messages of %s could not be taken; they become "
+                "visible when their visibility timeout ends",
+                len(messages),
+                source.name,
+            )
+        if was_failing:
+            # Not before: the log's lock may be held while a shutdown waits.
+            logger.warning("sqs-heartbeat: receiving from queue %s works again", source.name)
+        return 0.0 if messages else source.pause
+
+    def _note_failure(self, source: Source, fault: str) -> float:
+        """Log a failed poll if its fault is another one. Return the pause after it, in seconds."""
+        known = _VARIABLE.sub("", fault)
+        if known != source.fault:
+            logger.error(
+                "sqs-heartbeat: receiving from queue %s fails and is retried: %s",
+                source.name,
+                fault,
+            )
+        source.fault = known
+        pause = min(FIRST_PAUSE * 2.0 ** min(source.failures, 16), LONGEST_PAUSE)
+        source.failures += 1
+        source.is_idle, source.is_busy = True, False
+        return pause * (0.5 + 0.5 * self._jitter())

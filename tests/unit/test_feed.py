@@ -1,0 +1,218 @@
+"""What a channel's polls ask for, and when they begin and are sent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import boto3
+import pytest
+
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
+from celery_sqs_heartbeat.sqs.sending import guard
+from celery_sqs_heartbeat.transport.feed import Feed
+from tests.support.waiting import PATIENCE, wait_until
+
+FIFO, STANDARD = "orders.fifo", "orders"
+
+
+class Scene:
+    """The feed of a consumer of one queue, with a client whose receives wait until the end.
+
+    Attributes:
+        slots: How many prefetch slots are free.
+        has_consumer: Whether the queue has a consumer.
+        asked: How many messages each receive asks for.
+        on_receive: Is called by each receive, on its thread.
+    """
+
+    def __init__(self, queue: str, conf: dict[str, Any], *, waiting_room: int = 100) -> None:
+        self.slots, self.has_consumer = 10, True
+        self.asked: SimpleQueue[int] = SimpleQueue()
+        self.on_receive: Callable[[], object] = bool
+        self.client: Any = SimpleNamespace(receive_message=self.receive)
+        self._is_over = threading.Event()
+        self.polled = PolledQueues()
+        values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
+        heartbeat: Any = SimpleNamespace(
+            feeds=[],
+            polling=SignalSafeLock(),
+            polled=self.polled,
+            settings=read_settings(values.get),
+            groups=Mock(next_up=0, has_room=True, most_wanted=waiting_room),
+            leased=SimpleNamespace(asked_timeout=lambda *_: 30, lease_url=lambda url: url),
+            terms=SimpleNamespace(longest_wait=lambda *_: 10),
+            keeper=Mock(is_behind=False, ending=0),
+            note_poll=lambda *_: None,
+            is_ending=False,
+            arriving=set(),
+            concurrency=1,
+        )
+        kombu: Any = SimpleNamespace(
+            is_closed=False,
+            polling_interval=0,
+            wait_seconds=10,
+            prefetch_count=10,
+            queues=lambda: [queue],
+            is_leased=lambda queue: True,
+            consumer=lambda queue: bool if self.has_consumer else None,
+            free_slots=lambda: self.slots,
+            url=lambda queue: f"https://sqs/1/{queue}",
+            wanted_attributes=lambda: ([], []),
+            client=lambda queue: self.client,
+        )
+        self.heartbeat = heartbeat
+        self.feed = Feed(kombu=kombu, heartbeat=heartbeat, deliverer=Mock(), wake=bool)
+
+    def receive(self, **asked: Any) -> dict[str, Any]:
+        self.on_receive()
+        self.asked.put(asked["MaxNumberOfMessages"])
+        self._is_over.wait(PATIENCE)
+        return {}
+
+    def end(self) -> None:
+        self.feed.stop()
+        self._is_over.set()
+        assert self.feed.join(PATIENCE)
+
+
+@pytest.fixture
+def new_scene() -> Iterator[Callable[..., Scene]]:
+    scenes: list[Scene] = []
+
+    def make(queue: str = STANDARD, conf: dict[str, Any] | None = None, **options: Any) -> Scene:
+        scenes.append(Scene(queue, conf or {}, **options))
+        return scenes[-1]
+
+    yield make
+    for scene in scenes:
+        scene.end()
+
+
+@pytest.mark.parametrize(
+    ("queue", "conf", "waiting_room", "asked"),
+    [
+        pytest.param(STANDARD, {}, 1, 10, id="a standard queue"),
+        pytest.param(FIFO, {}, 91, 1, id="the default"),
+        pytest.param(FIFO, {"fifo": "parallel"}, 1, 10, id="nothing waits"),
+        pytest.param(FIFO, {"fifo_batch": 10}, 91, 10, id="set"),
+        pytest.param(
+            FIFO, {"fifo_batch": 10}, 3, 3, id="set, and most messages would find no room"
+        ),
+        pytest.param(FIFO, {"queues": {FIFO: {"fifo_batch": 7}}}, 91, 7, id="set for the queue"),
+    ],
+)
+@pytest.mark.parametrize("slots", [10, 1])
+def test_a_receive_asks_for_no_more_than_may_wait(
+    new_scene: Callable[..., Scene],
+    queue: str,
+    conf: dict[str, Any],
+    waiting_room: int,
+    asked: int,
+    slots: int,
+) -> None:
+    scene = new_scene(queue, conf, waiting_room=waiting_room)
+    scene.slots = slots
+    scene.feed.consume()
+    assert scene.asked.get(timeout=PATIENCE) == min(asked, slots)
+
+
+@pytest.mark.parametrize(
+    ("open_polls", "asked"),
+    [
+        pytest.param([(STANDARD, 10), (FIFO, 1)], 10, id="polls after which nothing waits"),
+        pytest.param([("other.fifo", 4)], 7, id="one of its messages is delivered"),
+        pytest.param([("other.fifo", 10), (FIFO, 10)], 1, id="at least one"),
+    ],
+)
+def test_a_receive_leaves_room_for_what_open_polls_may_bring(
+    new_scene: Callable[..., Scene], open_polls: list[tuple[str, int]], asked: int
+) -> None:
+    scene = new_scene(FIFO, {"fifo_batch": 10}, waiting_room=10)
+    polls = [
+        Poll(source=Source(queue, lambda poll: ()), count=count, booked=count, is_beside=False)
+        for queue, count in open_polls
+    ]
+    scene.heartbeat.feeds.append(SimpleNamespace(polls=polls))
+    scene.feed.consume()
+    assert scene.asked.get(timeout=PATIENCE) == asked
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_slot_that_is_freed_while_the_worker_ends_causes_no_poll(
+    new_scene: Callable[..., Scene], *, is_ending: bool
+) -> None:
+    scene = new_scene()
+    scene.slots = 0
+    scene.feed.consume()
+    assert scene.feed.polls == ()
+    scene.heartbeat.is_ending = is_ending
+    scene.slots = 1
+    scene.feed.fill()
+    assert len(scene.feed.polls) == (0 if is_ending else 1)
+
+
+@pytest.fixture
+def client() -> Any:
+    made = boto3.client(
+        "sqs",
+        region_name="us-east-1",
+        endpoint_url="http://127.0.0.1:1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
+    guard(made)
+    return made
+
+
+def send(client: Any) -> None:
+    """Do what boto3 does when it sends a receive."""
+    client.meta.events.emit("before-send.sqs.ReceiveMessage", request=None)
+
+
+def test_the_sending_time_of_a_receive_is_that_of_its_last_try(
+    new_scene: Callable[..., Scene], client: Any
+) -> None:
+    scene = new_scene()
+    sent: list[tuple[float, int]] = []
+
+    def try_twice() -> None:
+        (poll,) = scene.feed.polls
+        for _ in range(2):
+            send(client)
+            (queue,) = scene.polled.view()
+            sent.append((poll.sent_at, queue.unanswered))
+
+    client.receive_message, scene.client, scene.on_receive = scene.receive, client, try_twice
+    scene.feed.consume()
+    scene.asked.get(timeout=PATIENCE)
+    # Of another thread.
+    send(client)
+    (poll,) = scene.feed.polls
+    (first, unanswered), (last, unanswered_later) = sent
+    assert first < last == poll.sent_at
+    assert (unanswered, unanswered_later) == (0, 1)
+
+
+def test_a_receive_that_boto3_has_not_sent_is_given_up_when_its_consumer_has_ended(
+    new_scene: Callable[..., Scene], client: Any
+) -> None:
+    scene = new_scene()
+
+    def end_and_send() -> None:
+        scene.has_consumer, scene.slots = False, 0
+        send(client)
+
+    client.receive_message, scene.client, scene.on_receive = scene.receive, client, end_and_send
+    scene.feed.consume()
+    wait_until(lambda: not scene.feed.polls)
+    assert scene.asked.empty()
+    (queue,) = scene.polled.view()
+    assert queue.unanswered == 0
