@@ -5,9 +5,8 @@ there is room for their messages. A queue whose last answer was empty asks for o
 nothing is set aside for it: so a hundred idle queues take no room from a busy one, and at most one
 message of each may arrive beyond the room. The polls of busy queues share the room in turn.
 
-We considered a fixed number of polls for each queue. Idle programs would pay for each of them, and
-each could keep a program from ending for up to 20 s. Short polls, without a wait, would not do
-either: SQS asks only some of its servers then, so an answer that is not full would mean nothing.
+We considered a fixed number of polls for each queue. Idle programs would pay for each of them. With
+short polls, SQS asks only some of its servers, so an answer that is not full would mean nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ MAX_POLLS = 4
 #: How long a poll beside another one of its queue waits for messages, in seconds: the shortest wait
 #: for which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
 WAIT_BESIDE = 1
-#: The pauses after failed polls, in seconds: the first, doubled with each further failure, and the
-#: longest. An outage of SQS is not made worse, and its end is noticed soon.
+#: The first pause after failed polls, which doubles with each, and the longest, in seconds.
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 5.0
 #: How late an answer may be before its poll fails, in seconds. SQS answers within milliseconds
@@ -44,12 +42,11 @@ LONGEST_PAUSE = 5.0
 ANSWER_SECONDS = 10.0
 #: Added to the wait of a poll, for the sending of its answer, in seconds.
 _GRACE = 0.5
-#: How long a poll waits until as many messages fit as are worth a receive, in seconds. Those that
-#: take the room may be due much later.
+#: How long a poll waits until as many messages fit as are worth a receive, in seconds.
 _GATHER_SECONDS = 0.05
 #: How long a thread rests before it ends, in seconds. To start one takes as long as half a poll.
 _REST_SECONDS = 10.0
-#: What differs between two texts of the same error: milliseconds, the id of an object.
+#: What differs between two texts of one error.
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\d+(?= ms)")
 
 #: One message as SQS returns it.
@@ -68,6 +65,8 @@ class Poll:
         sent_at: When it was sent, in seconds of `clock.now`.
         waits: How long it waits for messages, in seconds.
         timeout: The visibility timeout that it requests, in seconds; None if it requests none.
+        is_sent: Whether it has been sent, or may be at any time.
+        is_over: Whether it has ended. It counts as open until its thread begins another.
     """
 
     source: Source
@@ -78,6 +77,8 @@ class Poll:
     sent_at: float = field(default_factory=lambda: clock.now())
     waits: float = 0.0
     timeout: int | None = None
+    is_sent: bool = True
+    is_over: bool = False
     #: Tells its thread that enough room has come; None once it is sent.
     grown: AutoResetEvent | None = field(default=None, repr=False)
 
@@ -89,7 +90,8 @@ class Poll:
     @property
     def is_overdue(self) -> bool:
         """Whether it has outlasted every timeout: it hangs where no timeout counts."""
-        return clock.now() > self.ends_at + 2 * ANSWER_SECONDS
+        hangs = self.is_sent and not self.is_over
+        return hangs and clock.now() > self.ends_at + 2 * ANSWER_SECONDS
 
 
 @dataclass(eq=False)
@@ -123,8 +125,8 @@ class Source:
 class _Reader:
     """A thread that makes one poll after another. It rests while there is no room for its next."""
 
-    poll: Poll | None
-    woken: AutoResetEvent = field(default_factory=AutoResetEvent)
+    poll: Poll | None = field(repr=False)
+    woken: AutoResetEvent = field(default_factory=AutoResetEvent, repr=False)
 
 
 class Receiving:
@@ -155,8 +157,9 @@ class Receiving:
         self._jitter = jitter
         self._open: list[Poll] = []
         self._booked = 0
+        self._readers: list[_Reader] = []
         self._resting: list[_Reader] = []
-        self._stopping = threading.Event()
+        self._is_stopping = False
         self._ended = AutoResetEvent()
 
     @property
@@ -183,28 +186,32 @@ class Receiving:
     def fill(self) -> None:
         """Open the polls that there is room for. Call it whenever the room has grown."""
         with self._lock:
-            # Within the lock: a signal handler must not interrupt the start of a thread.
-            for poll in self._new_polls():
-                self._start(poll)
+            refused = self._start_all(self._new_polls())
+        self._note_refused(refused)
 
     def stop(self) -> None:
         """Begin no more polls. The answers of those that are open are still taken."""
-        self._stopping.set()
-        for reader in tuple(self._resting):
+        # Without a lock, because a signal handler may call this at any time.
+        self._is_stopping = True
+        for reader in tuple(self._readers):
             reader.woken.set()
 
     def join(self, timeout: float) -> bool:
         """Wait until no poll is open after `stop`. Return whether that took at most `timeout` s."""
         until = clock.now() + timeout
-        while self._open:
+        while self._has_open():
             if (left := until - clock.now()) <= 0:
                 return False
             self._ended.wait(left)
         return True
 
+    def _has_open(self) -> bool:
+        with self._lock:  # A thread may be between two polls.
+            return bool(self._open)
+
     def _new_polls(self) -> list[Poll]:
         """Return the polls to open now, which count as open from here on."""
-        room = 0 if self._stopping.is_set() else self._room()
+        room = 0 if self._is_stopping or not self._sources else self._room()
         if room <= 0:
             return []
         self._grow(room)
@@ -219,8 +226,7 @@ class Receiving:
                 if self._is_due_beside(source, room):
                     polls.append(self._claim(source, room))
                     is_more = True
-        if polls and len(sources) > 1:
-            # The next time, others are the first.
+        if polls and len(sources) > 1:  # The next time, others are the first.
             first = next(iter(self._sources))
             self._sources[first] = self._sources.pop(first)
         return polls
@@ -238,12 +244,9 @@ class Receiving:
         if not source.is_busy or room <= self._booked:
             return False
         own = [poll for poll in self._open if poll.source is source]
-        return (
-            0 < len(own) < MAX_POLLS
-            and not any(poll.grown for poll in own)
-            and source.most() > 0
-            and room - self._booked >= source.least(True)
-        )
+        is_waiting = any(poll.grown for poll in own)
+        is_room = source.most() > 0 and room - self._booked >= source.least(True)
+        return 0 < len(own) < MAX_POLLS and not is_waiting and is_room
 
     def _claim(self, source: Source, room: int) -> Poll:
         free, most = room - self._booked, min(MAX_RECEIVED, source.most())
@@ -275,41 +278,72 @@ class Receiving:
                 if poll.count >= min(poll.source.least(False), most):
                     poll.grown.set()
 
-    def _start(self, poll: Poll) -> None:
-        if self._resting:
-            reader = self._resting.pop()
-            reader.poll = poll
-            reader.woken.set()
-            return
-        thread = threading.Thread(
-            target=self._run, args=(_Reader(poll),), name="sqs-heartbeat-poll", daemon=True
-        )
-        try:
-            thread.start()
-        except RuntimeError as error:
-            self._note_failure(poll.source, f"the system grants no thread: {error}")
-            self._close(poll)
+    def _start_all(self, polls: Sequence[Poll]) -> list[tuple[Source, str]]:
+        """Have threads make polls. Return the sources for which the system grants none.
+
+        Within the lock: a signal handler must not interrupt the start of a thread.
+        """
+        refused = []
+        for poll in polls:
+            if self._resting:
+                reader = self._resting.pop()
+                reader.poll = poll
+                reader.woken.set()
+                continue
+            reader = _Reader(poll)
+            thread = threading.Thread(
+                target=self._run, args=(reader,), name="sqs-heartbeat-poll", daemon=True
+            )
+            self._readers.append(reader)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self._readers.remove(reader)
+                self._close(poll)
+                refused.append((poll.source, f"the system grants no thread: {error}"))
+        return refused
+
+    def _note_refused(self, refused: Sequence[tuple[Source, str]]) -> None:
+        """Log them. Without the lock: the thread that has the log's lock may wait for it."""
+        for source, fault in refused:
+            self._note_failure(source, fault)
 
     def _run(self, reader: _Reader) -> None:
         while (poll := reader.poll) is not None:
-            self._gather(poll)
-            pause = self._poll(poll)
-            if pause:
-                self._stopping.wait(pause)
+            try:
+                self._gather(poll)
+                if pause := self._poll(poll):
+                    self._pause(poll, reader, pause)
+            finally:
+                with self._lock:
+                    self._close(poll)
+                    reader.poll = None
             with self._lock:
-                self._close(poll)
                 polls = self._new_polls()
-                # This thread makes the first of them.
                 reader.poll = polls.pop(0) if polls else None
-                for each in polls:
-                    self._start(each)
-                if reader.poll is not None or self._stopping.is_set():
-                    continue
-                self._resting.append(reader)
-            reader.woken.wait(_REST_SECONDS)
-            with self._lock:
-                if reader in self._resting:
-                    self._resting.remove(reader)
+                refused = self._start_all(polls)
+                is_resting = reader.poll is None and not self._is_stopping
+                if is_resting:
+                    self._resting.append(reader)
+            self._note_refused(refused)
+            if is_resting:
+                self._rest(reader)
+        self._readers.remove(reader)
+
+    def _rest(self, reader: _Reader) -> None:
+        reader.woken.wait(_REST_SECONDS)
+        with self._lock:
+            if reader in self._resting:
+                self._resting.remove(reader)
+
+    def _pause(self, poll: Poll, reader: _Reader, seconds: float) -> None:
+        """Wait before the next poll of a queue. Others may use the room meanwhile."""
+        with self._lock:
+            poll.is_over = True
+            self._booked -= poll.booked
+            poll.booked = 0
+        if not self._is_stopping:
+            reader.woken.wait(seconds)
 
     def _gather(self, poll: Poll) -> None:
         if poll.grown is not None:
@@ -328,7 +362,7 @@ class Receiving:
         try:
             messages = source.receive(poll)
         except CallGivenUp:
-            return 0.0
+            return FIRST_PAUSE
         except Exception as error:
             return self._note_failure(source, f"{type(error).__name__}: {error}")
         was_failing = bool(source.fault)
@@ -346,7 +380,6 @@ class Receiving:
                 source.name,
             )
         if was_failing:
-            # Not before: the log's lock may be held while a shutdown waits.
             logger.warning("sqs-heartbeat: receiving from queue %s works again", source.name)
         return 0.0 if messages else source.pause
 

@@ -145,6 +145,11 @@ class Heartbeat:
         self.orphaned = OrphanedMessages(self.keeper)
         self.groups = GroupWaitlist(keeper=self.keeper, limit=self.settings.fifo_waiting)
 
+    def add_feed(self, feed: FeedProtocol) -> None:
+        """Note the feed of a new channel. Those of closed channels are forgotten."""
+        with self.polling:
+            self.feeds = [*(each for each in self.feeds if not each.is_over), feed]
+
     def look(self) -> None:
         """Deliver and receive what a lost call or a state that no event reports may delay."""
         self.groups.look()

@@ -55,6 +55,7 @@ class Channel(SQS.Channel):
         )
         self._enter_event_loop()
         super().__init__(connection)
+        heartbeat.add_feed(self.feed)
 
     def _enter_event_loop(self) -> None:
         """Make the worker's event loop the current one again, if there is none.

@@ -56,7 +56,7 @@ class Deliverer:
 
     def lease(self, poll: Poll, messages: Sequence[Message]) -> list[Payload]:
         """Lease the messages of a poll. Return those to deliver, and note that they arrive."""
-        if not self._has_keeper():
+        if not self._has_keeper() or self._kombu.consumer(poll.source.name) is None:
             self.release(poll, messages)
             return []
         arriving = self._heartbeat.arriving
@@ -65,6 +65,13 @@ class Deliverer:
         try:
             fresh = self._leaser.lease_all(poll, messages)
             tags -= set(map(tag_of, fresh))
+        except BaseException:
+            # Otherwise they would be extended, and no one would run them.
+            for tag in tags:
+                lease = self._keeper.find(tag)
+                if lease is not None and lease.key not in self._heartbeat.requests:
+                    self._keeper.release(tag, cause="not delivered")
+            raise
         finally:
             arriving.difference_update(tags)
         return fresh

@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.sqs.long_polls import WAIT_BESIDE, Poll, Raw, Receiving, Source
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
-from celery_sqs_heartbeat.sqs.sending import sending_while
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp, sending_while
 from celery_sqs_heartbeat.transport.answers import log_unreadable, readable, received
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delivery import Deliverer
@@ -70,8 +70,7 @@ class Feed:
         #: Is held while a poll is prepared. Neither kombu's clients nor our terms are made for
         #: several threads.
         self._preparing = threading.Lock()
-        self._was_backed_up = False
-        heartbeat.feeds = [*(each for each in heartbeat.feeds if not each.is_over), self]
+        self._is_backed_up = self._was_backed_up = False
 
     @property
     def is_over(self) -> bool:
@@ -116,6 +115,13 @@ class Feed:
     def fill(self) -> None:
         """Poll the queues for which there may be room now. Can be called from any thread."""
         self._receiving.fill()
+        if self._is_backed_up is not self._was_backed_up:
+            self._was_backed_up = self._is_backed_up
+            logger.warning(
+                "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
+                self._heartbeat.keeper.ending,
+                "pauses until SQS confirms them" if self._is_backed_up else "continues",
+            )
 
     def stop(self) -> None:
         """Receive no more. Messages that open polls still return are released."""
@@ -127,21 +133,23 @@ class Feed:
         return self._receiving.join(timeout)
 
     def deliver(self) -> bool:
-        """Deliver the messages that have arrived. Return whether there were any."""
+        """Deliver the messages of one poll. Return whether there were any.
+
+        Not of more, because the consumer's thread has other work: it sees signals and acks.
+        """
         self._heartbeat.polled.note_turn()
-        is_any = False
-        while self._waiting:
-            try:
-                poll, payloads = self._waiting.popleft()
-            except IndexError:
-                # Another thread releases them, because the worker ends.
-                break
-            is_any = True
+        try:
+            poll, payloads = self._waiting.popleft()
+        except IndexError:
+            return False
+        try:
             self._deliverer.deliver(poll, payloads)
-        if is_any:
-            # Those that were not delivered have left room.
-            self.fill()
-        return is_any
+        finally:
+            # More may wait.
+            self._wake()
+        # Those that were not delivered have left room.
+        self.fill()
+        return True
 
     def _release_orphans(self) -> None:
         """Release the messages that wait for a consumer that has ended."""
@@ -163,32 +171,22 @@ class Feed:
         heartbeat, keeper = self._heartbeat, self._heartbeat.keeper
         if heartbeat.is_ending or self._kombu.is_closed:
             return 0
-        free = self._kombu.free_slots()
+        # Before the slots: a message that is delivered meanwhile counts twice, not never.
         arriving = sum(not self._kombu.takes_slot(tag) for tag in tuple(heartbeat.arriving))
+        free = self._kombu.free_slots()
         if free is None:
             # It is infinite before the first queue is known.
             free = int(min(heartbeat.terms.most_leases(), sys.maxsize)) - len(keeper)
         # Messages that wait for another of their group take no slot. But one is reserved for each
         # of them that will be delivered soon.
         room = free - arriving - heartbeat.groups.next_up
-        if room > 0 and (keeper.is_behind or self._is_backed_up()):
+        self._is_backed_up = keeper.ending >= MAX_ENDING
+        if room > 0 and (keeper.is_behind or self._is_backed_up):
             room = 0
         if room <= 0:
             for queue in self._kombu.queues():
                 heartbeat.polled.wait(queue)
         return room
-
-    def _is_backed_up(self) -> bool:
-        """Return whether too many deletes and releases wait. Log each change."""
-        ending = self._heartbeat.keeper.ending
-        was_backed_up, self._was_backed_up = self._was_backed_up, ending >= MAX_ENDING
-        if self._was_backed_up is not was_backed_up:
-            logger.warning(
-                "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
-                ending,
-                "continues" if was_backed_up else "pauses until SQS confirms them",
-            )
-        return self._was_backed_up
 
     def _most(self, queue: str) -> int:
         """Return how many messages a receive may return; 0 if only its one poll may ask for any.
@@ -233,18 +231,19 @@ class Feed:
     def _receive(self, poll: Poll) -> Sequence[Raw]:
         """Make a poll, on its thread, and return the messages of the answer."""
         heartbeat, queue = self._heartbeat, poll.source.name
-        is_sent = False
+        poll.is_sent = False
 
         def may_send() -> bool:
-            nonlocal is_sent
-            if is_sent:
+            if poll.is_sent:
                 # boto3 repeats it.
                 heartbeat.polled.unanswered(queue, poll.sent_at)
-            is_sent, poll.sent_at = True, clock.now()
+            poll.is_sent, poll.sent_at = True, clock.now()
             self._report(poll)
             return self._has_consumer(queue)
 
         with self._preparing:
+            if not self._has_consumer(queue):
+                raise CallGivenUp
             parameters = self._parameters(poll)
         try:
             with self._preparing:
@@ -258,7 +257,8 @@ class Feed:
                 heartbeat.polled.unanswered(queue, poll.sent_at)
             raise
         finally:
-            self._report(poll, has_ended=True)
+            poll.is_over = True
+            self._report(poll)
         heartbeat.polled.answered(queue)
         return received(answer)
 
@@ -286,15 +286,14 @@ class Feed:
             parameters["VisibilityTimeout"] = timeout
         return parameters
 
-    def _report(self, poll: Poll, *, has_ended: bool = False) -> None:
+    def _report(self, poll: Poll) -> None:
         """Report to the keeper when the last open poll of the queue ends."""
-        ends = [
-            each.ends_at
-            for feed in self._heartbeat.feeds
-            for each in feed.polls
-            if each.queue_url == poll.queue_url and not (each is poll and has_ended)
-        ]
-        self._heartbeat.note_poll(poll.queue_url, max(ends, default=0.0))
+        heartbeat, url = self._heartbeat, poll.queue_url
+        # Within the lock, so that the last report is the latest.
+        with heartbeat.polling:
+            polls = [each for feed in heartbeat.feeds for each in feed.polls if not each.is_over]
+            ends = [each.ends_at for each in polls if each.queue_url == url]
+            heartbeat.note_poll(url, max(ends, default=0.0))
 
     def _take(self, poll: Poll, answered: Sequence[Any]) -> None:
         """Lease messages, on the thread of their poll, and have them delivered."""

@@ -128,6 +128,7 @@ class AckHandler:
                 for feed in self._heartbeat.feeds
                 for poll in feed.polls
                 if poll.queue_url == lease.queue_url
+                and not poll.is_over
                 and (self._heartbeat.is_ending or not self._kombu.is_consumed(poll.source.name))
             ),
             default=0.0,

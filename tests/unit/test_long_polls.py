@@ -269,7 +269,7 @@ def test_a_poll_that_hangs_does_not_keep_its_queue_from_being_polled(polls: Poll
 def test_a_poll_that_was_given_up_has_not_failed(
     polls: Polls, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", FOREVER)
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
     polls.wait_for(a=[5])
     polls.answer("a", CallGivenUp())
     polls.wait_for_sent(2)
@@ -352,7 +352,7 @@ def test_pauses_after_failed_polls_double_up_to_five_seconds(
 ) -> None:
     pauses: list[float] = []
     polls = Polls("a", room=5)
-    monkeypatch.setattr(polls.receiving._stopping, "wait", pauses.append)
+    monkeypatch.setattr(Receiving, "_pause", lambda *args: pauses.append(args[-1]))
     for sent in range(1, 7):
         polls.wait_for_sent(sent)
         polls.answer("a", OSError())

@@ -11,8 +11,8 @@ from tests import size
 
 #: The most files and lines of code of each part.
 LIMITS = {
-    "core": (size.core, 163, 13_340),
-    "package": (size.package, 408, 26_310),
+    "core": (size.core, 163, 13_370),
+    "package": (size.package, 408, 26_350),
     "tests": (size.tests, 564, 53_720),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
