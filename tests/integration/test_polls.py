@@ -97,6 +97,20 @@ def test_messages_are_leased_and_take_room_while_the_consumers_thread_is_busy(
     assert (len(busy.held), busy.open) == (20, [])
 
 
+def test_the_consumers_thread_has_its_turn_after_the_messages_of_each_poll(
+    new_busy: NewBusy,
+) -> None:
+    # Without an event loop it sees signals only then, however many messages the queue has.
+    busy = new_busy(40)
+    busy.fill(busy.open[0])
+    first, second, *_ = busy.open
+    busy.answer_unread(first, 3)
+    busy.answer_unread(second, 4)
+    for held in (13, 17):
+        busy.desk.connection.drain_events(timeout=PATIENCE)
+        assert len(busy.held) == held
+
+
 def test_acks_make_room_for_a_poll_beside_an_open_one_as_soon_as_it_is_worth_a_receive(
     new_busy: NewBusy,
 ) -> None:

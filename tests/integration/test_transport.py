@@ -27,6 +27,7 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.transport.delivery import Leaser
 from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.support.answers import Answer, Body
 from tests.support.faults import Effect, Forward, deny, fail, first, forward_after, never_answer
@@ -227,6 +228,22 @@ def test_the_rest_of_a_batch_is_leased_even_if_one_message_cannot_be_read(
     assert desk.batches()[0] > 1
     assert sum(lease.goal is Goal.HOLD for lease in desk.keeper.leases()) == 2
     assert "can't be delivered, and is released" in caplog.text
+
+
+def test_an_error_amid_an_answer_leaves_none_of_its_messages_leased(
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_off = Leaser._is_put_off
+
+    def fail_once(*_: Any) -> bool:
+        monkeypatch.setattr(Leaser, "_is_put_off", put_off)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Leaser, "_is_put_off", fail_once)
+    desk.publish("a", "b", "c")
+    got: list[Any] = []
+    desk.consume(got.append)
+    desk.drain_until(lambda: len(got) == 3)
 
 
 def test_a_lease_counts_from_the_last_try_of_a_receive_that_boto3_repeats(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -17,7 +18,7 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
 from celery_sqs_heartbeat.sqs.sending import guard
-from celery_sqs_heartbeat.transport.feed import Feed
+from celery_sqs_heartbeat.transport.feed import MAX_ENDING, Feed
 from tests.support.waiting import PATIENCE, wait_until
 
 FIFO, STANDARD = "orders.fifo", "orders"
@@ -216,3 +217,25 @@ def test_a_receive_that_boto3_has_not_sent_is_given_up_when_its_consumer_has_end
     assert scene.asked.empty()
     (queue,) = scene.polled.view()
     assert queue.unanswered == 0
+
+
+def test_nothing_is_logged_within_the_lock_of_the_polls(
+    new_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A signal handler that interrupted the writing of a log line may wait for that lock.
+    scene, got = new_scene(), threading.Event()
+
+    def take_lock() -> None:
+        with scene.heartbeat.polling:
+            got.set()
+
+    def emit(*_: Any) -> None:
+        threading.Thread(target=take_lock).start()
+        assert got.wait(PATIENCE)
+
+    logger = logging.getLogger("celery_sqs_heartbeat.transport.feed")
+    monkeypatch.setattr(logger, "handle", emit)
+    scene.heartbeat.keeper.ending = MAX_ENDING
+    scene.feed.consume()
+    scene.feed.fill()
+    assert got.is_set()

@@ -14,7 +14,7 @@ import pytest
 from celery_sqs_heartbeat.sqs import long_polls as module
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 EMPTY: list[Raw] = []
 FOREVER = 100 * PATIENCE
@@ -263,6 +263,23 @@ def test_a_poll_that_hangs_does_not_keep_its_queue_from_being_polled(polls: Poll
     poll.sent_at -= 2 * module.ANSWER_SECONDS + 1
     polls.receiving.fill()
     polls.wait_for(a=[5, 10])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@of("a", room=5)
+def test_an_error_that_ends_a_thread_leaves_no_poll_open(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> float:
+        raise ZeroDivisionError
+
+    polls.wait_for(a=[5])
+    with monkeypatch.context() as patch:
+        patch.setattr(Receiving, "_note_failure", fail)
+        polls.answer("a", OSError())
+        wait_until(lambda: not polls.receiving.polls)
+    polls.receiving.fill()
+    polls.wait_for(a=[5])
 
 
 @of("a", room=5)

@@ -13,7 +13,7 @@ from tests import size
 LIMITS = {
     "core": (size.core, 163, 13_370),
     "package": (size.package, 408, 26_350),
-    "tests": (size.tests, 564, 53_720),
+    "tests": (size.tests, 564, 53_780),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
