@@ -156,7 +156,6 @@ class Receiving:
         self._lock = lock or SignalSafeLock()
         self._jitter = jitter
         self._open: list[Poll] = []
-        self._booked = 0
         self._readers: list[_Reader] = []
         self._resting: list[_Reader] = []
         self._is_stopping = False
@@ -166,6 +165,13 @@ class Receiving:
     def polls(self) -> tuple[Poll, ...]:
         """The open polls."""
         return tuple(self._open)
+
+    @property
+    def _booked(self) -> int:
+        return sum(poll.booked for poll in self._open)
+
+    def _polls_of(self, source: Source) -> list[Poll]:
+        return [poll for poll in self._open if poll.source is source]
 
     def __contains__(self, name: str) -> bool:
         """Whether it receives from a queue."""
@@ -243,14 +249,14 @@ class Receiving:
     def _is_due_beside(self, source: Source, room: int) -> bool:
         if not source.is_busy or room <= self._booked:
             return False
-        own = [poll for poll in self._open if poll.source is source]
+        own = self._polls_of(source)
         is_waiting = any(poll.grown for poll in own)
         is_room = source.most() > 0 and room - self._booked >= source.least(True)
         return 0 < len(own) < MAX_POLLS and not is_waiting and is_room
 
     def _claim(self, source: Source, room: int) -> Poll:
         free, most = room - self._booked, min(MAX_RECEIVED, source.most())
-        own = [poll for poll in self._open if poll.source is source]
+        own = self._polls_of(source)
         if len(self._sources) == 1:
             count = booked = max(1, min(most, free))
         elif source.is_idle:
@@ -264,7 +270,6 @@ class Receiving:
         if source.is_busy and not own and count < min(source.least(False), most):
             poll.grown = AutoResetEvent()
         self._open.append(poll)
-        self._booked += booked
         return poll
 
     def _grow(self, room: int) -> None:
@@ -274,7 +279,6 @@ class Receiving:
                 most = min(MAX_RECEIVED, poll.source.most())
                 more = max(0, min(most - poll.count, free))
                 poll.count, poll.booked = poll.count + more, poll.booked + more
-                self._booked += more
                 if poll.count >= min(poll.source.least(False), most):
                     poll.grown.set()
 
@@ -339,9 +343,7 @@ class Receiving:
     def _pause(self, poll: Poll, reader: _Reader, seconds: float) -> None:
         """Wait before the next poll of a queue. Others may use the room meanwhile."""
         with self._lock:
-            poll.is_over = True
-            self._booked -= poll.booked
-            poll.booked = 0
+            poll.is_over, poll.booked = True, 0
         if not self._is_stopping:
             reader.woken.wait(seconds)
 
@@ -353,7 +355,6 @@ class Receiving:
 
     def _close(self, poll: Poll) -> None:
         self._open.remove(poll)
-        self._booked -= poll.booked
         self._ended.set()
 
     def _poll(self, poll: Poll) -> float:
@@ -374,8 +375,8 @@ class Receiving:
                 self._take(poll, messages)
         except Exception:
             logger.exception(
-                "sqs-heartbeat: %d received messages of %s could not be taken; they become "
-                "visible when their visibility timeout ends",
+                "sqs-heartbeat: %d received messages of %s could not be taken; those without a "
+                "lease become visible when their visibility timeout ends",
                 len(messages),
                 source.name,
             )

@@ -46,11 +46,6 @@ class KombuChannel:
         return bool(self._channel.closed)
 
     @property
-    def hub(self) -> Any:
-        """The event loop on which the channel polls; None without one."""
-        return self._channel.hub
-
-    @property
     def wait_seconds(self) -> int:
         """How long a poll waits for messages, in seconds."""
         seconds: int = self._channel.wait_time_seconds

@@ -12,7 +12,7 @@ from tests import size
 #: The most files and lines of code of each part.
 LIMITS = {
     "core": (size.core, 163, 13_370),
-    "package": (size.package, 408, 26_350),
+    "package": (size.package, 408, 26_340),
     "tests": (size.tests, 564, 53_780),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
