@@ -21,6 +21,7 @@ ORDER = (
     ("journal",),
     ("observe",),
     ("keeper",),
+    ("receiving",),
     ("link",),
     ("transport", "consumer"),
     ("worker",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -35,6 +35,10 @@ _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it expires, in seconds.
 _STS_MARGIN_SECONDS = 60
 
+#: Returns the configuration of a client whose timeouts fit a threshold (seconds), from kombu's
+#: `client-config`.
+ConfigOf = Callable[[float, Mapping[str, Any]], Config]
+
 
 def short_config(threshold: float, client_config: Mapping[str, Any] | None = None) -> Config:
     """Return a client configuration whose calls fail within a lease's margin.
@@ -58,6 +62,11 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
             retries={"total_max_attempts": 1, "mode": "standard"},
         )
     )
+
+
+def poll_config(_: float, client_config: Mapping[str, Any]) -> Config:
+    """Return a configuration for long polls. kombu's `client-config` has timeouts that fit them."""
+    return Config(**client_config)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +109,18 @@ class ClientPool:
     Threads share clients, which boto3 allows. Each client has its own session, because sessions
     must not be shared. A client takes about 0.1 s of CPU. If each call made its own while there is
     none, a busy machine would make nothing but clients, and the keeper would give all calls up.
+
+    Args:
+        config_of: Returns the configuration of its clients.
     """
 
-    def __init__(self, new_session: NewSession | None = None) -> None:
+    def __init__(
+        self,
+        new_session: NewSession | None = None,
+        config_of: ConfigOf = short_config,
+    ) -> None:
         self._new_session = new_session
+        self._config_of = config_of
         self._uses: dict[str, tuple[BrokerConfig, float]] = {}
         self._addresses: dict[str, str] = {}
         self._clients: dict[str, _Making] = {}
@@ -156,7 +173,9 @@ class ClientPool:
     def _make(self, making: _Making, queue_url: str) -> None:
         config, threshold = making.use
         try:
-            client = new_client(config, queue_url, threshold, self._new_session)
+            client = new_client(
+                config, queue_url, threshold, self._new_session, config_of=self._config_of
+            )
         except BaseException as error:
             with self._lock:
                 if self._clients.get(queue_url) is making:
@@ -185,18 +204,21 @@ def new_client(
     queue_url: str,
     threshold: float,
     new_session: NewSession | None = None,
+    config_of: ConfigOf = short_config,
 ) -> Any:
-    """Return a new boto3 SQS client for a queue, like kombu's but with short timeouts.
+    """Return a new boto3 SQS client for a queue, like kombu's but with other timeouts.
 
     Args:
         new_session: Makes the client's session. If it is None, the configuration is used.
+        config_of: See `ClientPool`.
     """
+    client_config = config_of(threshold, config.client_config)
     queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
     region = (queue or {}).get("region", config.region)
     if new_session is not None:
         session = new_session()
     elif queue is not None and config.sts.get("sts_role_arn"):
-        session = _role_session(config.sts, region, short_config(threshold, config.client_config))
+        session = _role_session(config.sts, region, client_config)
     else:
         session = boto3.Session(
             region_name=region,
@@ -207,7 +229,7 @@ def new_client(
         "sqs",
         use_ssl=config.use_ssl,
         endpoint_url=config.endpoint_url,
-        config=short_config(threshold, config.client_config),
+        config=client_config,
     )
     if new_session is None:
         prepare_calls(client)

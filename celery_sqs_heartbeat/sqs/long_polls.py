@@ -23,6 +23,7 @@ from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 
 logger = get_logger(__name__)
@@ -30,9 +31,6 @@ logger = get_logger(__name__)
 #: The most polls of one queue that wait at once. More of them bring hardly more messages a second,
 #: because reading the answers then takes the interpreter's whole time.
 MAX_POLLS = 4
-#: How long a poll beside another one of its queue waits for messages, in seconds: the shortest wait
-#: for which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
-WAIT_BESIDE = 1
 #: The first pause after failed polls, which doubles with each, and the longest, in seconds.
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 5.0
@@ -61,10 +59,9 @@ class Poll:
         count: How many messages it asks for.
         booked: How many of them are set aside in the room.
         is_beside: Whether its queue has another open poll.
-        queue_url: The queue's URL in the leases on its messages.
+        queue: The queue as it was when the poll was prepared; None in a program without Celery.
         sent_at: When it was sent, in seconds of `clock.now`.
         waits: How long it waits for messages, in seconds.
-        timeout: The visibility timeout that it requests, in seconds; None if it requests none.
         is_sent: Whether it has been sent, or may be at any time.
         is_over: Whether it has ended. It counts as open until its thread begins another.
     """
@@ -73,10 +70,9 @@ class Poll:
     count: int
     booked: int
     is_beside: bool
-    queue_url: str = ""
+    queue: ConsumedQueue | None = None
     sent_at: float = field(default_factory=lambda: clock.now())
     waits: float = 0.0
-    timeout: int | None = None
     is_sent: bool = True
     is_over: bool = False
     #: Tells its thread that enough room has come; None once it is sent.
@@ -105,6 +101,7 @@ class Source:
         least: Returns how many messages a poll should ask for at least, if the last answer was
             full. Its argument is whether another poll is open.
         pause: The pause after an empty answer, in seconds.
+        in_order: Whether messages of one group of the queue run one after the other.
     """
 
     name: str
@@ -112,6 +109,7 @@ class Source:
     most: Callable[[], int] = field(default=lambda: MAX_RECEIVED, repr=False)
     least: Callable[[bool], int] = field(default=lambda is_beside: 1, repr=False)
     pause: float = 0.0
+    in_order: bool = False
     #: Whether its last answer was empty, or as full as a poll's can be.
     is_idle: bool = field(default=True, init=False)
     is_busy: bool = field(default=False, init=False)

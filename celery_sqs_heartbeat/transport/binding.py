@@ -13,10 +13,12 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
+from celery_sqs_heartbeat.receiving.receiver import Receiver
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
@@ -44,7 +46,13 @@ class Once:
 
 
 class FeedProtocol(Protocol):
-    """The interface of a channel's feed that other parts use."""
+    """The interface of a channel's feed that other parts use.
+
+    Attributes:
+        receiver: Receives for it.
+    """
+
+    receiver: Receiver
 
     @property
     def is_over(self) -> bool:
@@ -55,13 +63,13 @@ class FeedProtocol(Protocol):
         """The open polls."""
 
     def fill(self) -> None:
-        """Poll the queues for which there may be room now."""
+        """Receive what there is room for now."""
+
+    def look(self) -> None:
+        """Notice what has changed, and receive what there is room for."""
 
     def stop(self) -> None:
         """Receive no more."""
-
-    def join(self, timeout: float) -> bool:
-        """Wait until no poll is open. Return whether that took at most `timeout` seconds."""
 
 
 @dataclass(kw_only=True, repr=False)
@@ -70,6 +78,7 @@ class Heartbeat:
 
     Attributes:
         clients: Learns how to reach each queue.
+        poll_clients: Has the clients that make the polls.
         leases: The most messages the worker holds at once; 0 for no limit.
         concurrency: How many tasks the worker runs at once; 0 if not known.
         hub: The worker's event loop, if it has one.
@@ -79,7 +88,7 @@ class Heartbeat:
         polling: Is held while the record of open polls changes. Signals are handled after that.
         note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
             in seconds of `clock.now`; 0.0 if none is open.
-        arriving: The receipt handles of the messages that are being leased and delivered.
+        arriving: The receipt handles of messages that were handed over and are not delivered yet.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
         start_queues: Returns the names of the queues with which the worker starts.
@@ -106,6 +115,7 @@ class Heartbeat:
     settings: Settings
     queues: QueueDirectory
     clients: ReachedQueues
+    poll_clients: ClientPool = field(default_factory=lambda: ClientPool(None, poll_config))
     leases: int = 0
     concurrency: int = 0
     hub: Any = None
@@ -150,11 +160,21 @@ class Heartbeat:
         with self.polling:
             self.feeds = [*(each for each in self.feeds if not each.is_over), feed]
 
+    @property
+    def polls(self) -> list[Poll]:
+        """The open polls of all channels."""
+        return [poll for feed in self.feeds for poll in feed.polls]
+
     def look(self) -> None:
-        """Deliver and receive what a lost call or a state that no event reports may delay."""
-        self.groups.look()
+        """Notice what no event reports: another attribute of a queue, a keeper that is ready."""
         for feed in self.feeds:
-            feed.fill()
+            feed.look()
+
+    def take_turns(self) -> None:
+        """Have messages handed over that waited for another of their group."""
+        if len(self.groups):
+            for feed in self.feeds:
+                feed.fill()
 
     def is_settled(self, delivery_tag: str) -> bool:
         """Return whether a message's channel has nothing left to do for it at SQS."""

@@ -30,8 +30,9 @@ from celery_sqs_heartbeat.transport.settling import AckHandler, QoS
 class Channel(SQS.Channel):
     """Takes kombu's calls, and passes each to the object that handles it.
 
-    The path of a message: `Feed` receives it, has `Deliverer` lease it, and delivers it where the
-    consumer runs. `AckHandler` passes its ack or reject to the keeper.
+    The path of a message: `Receiver` receives and leases it, and hands it over to `Feed`, which has
+    `Deliverer` deliver it where the consumer runs. `AckHandler` passes its ack or reject to the
+    keeper.
 
     Args:
         connection: kombu's transport.
@@ -183,7 +184,7 @@ class Channel(SQS.Channel):
         self.feed.stop()
 
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
-        """Change the prefetch count, and poll the queues for which there is room now."""
+        """Change the prefetch count, and receive what there is room for now."""
         super().basic_qos(*args, **kwargs)
         self.feed.fill()
 

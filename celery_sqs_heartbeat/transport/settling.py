@@ -7,6 +7,7 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.events import KEPT
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.receiving.receiver import ends_at
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
@@ -121,24 +122,18 @@ class AckHandler:
         poll and releases its messages. But the message would have used up a receive, and after
         `maxReceiveCount` of them SQS moves it to the dead-letter queue. 0 while the consumer lives.
         """
-        now = clock.now()
-        return max(
-            (
-                max(0.0, poll.ends_at - now)
-                for feed in self._heartbeat.feeds
-                for poll in feed.polls
-                if poll.queue_url == lease.queue_url
-                and not poll.is_over
-                and (self._heartbeat.is_ending or not self._kombu.is_consumed(poll.source.name))
-            ),
-            default=0.0,
+        polls = (
+            poll
+            for poll in self._heartbeat.polls
+            if self._heartbeat.is_ending or not self._kombu.is_consumed(poll.source.name)
         )
+        return max(0.0, ends_at(polls, lease.queue_url) - clock.now())
 
 
 class QoS(SQS.QoS):
     """Counts prefetched messages as kombu does, and reports when there is room again."""
 
     def ack(self, delivery_tag: str) -> None:
-        """Free the message's prefetch slot, and poll the queues for which there is room now."""
+        """Free the message's prefetch slot, and receive what there is room for now."""
         super().ack(delivery_tag)
         self.channel.feed.fill()

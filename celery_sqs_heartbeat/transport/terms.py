@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from celery_sqs_heartbeat.common.wording import seconds
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
 from celery_sqs_heartbeat.settings.delay_functions import name_of
 from celery_sqs_heartbeat.settings.failure import Failure
+from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 
@@ -330,6 +333,45 @@ class LeasedQueues:
             threshold = self._terms.of(queue, timeout).threshold
             self._clients.hurry(self.lease_url(queue_url), threshold)
         return timeout
+
+    def consumed(
+        self,
+        queue: str,
+        queue_url: str,
+        *,
+        wait: int,
+        pause: float,
+        system_attributes: Sequence[str],
+        sender_attributes: Sequence[str],
+    ) -> ConsumedQueue:
+        """Describe a queue as the settings and its attributes are now.
+
+        Args:
+            wait: How long a poll waits for messages, in seconds, if the terms allow it.
+            pause: The pause after an empty answer, in seconds.
+            system_attributes: Which of SQS's attributes to request with each message.
+            sender_attributes: Which of the sender's.
+        """
+        timeout = self.asked_timeout(queue, queue_url)
+        lease_url = self.lease_url(queue_url)
+        keeps_order = self._settings.keeps_order(queue)
+        batch = self._settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
+        return ConsumedQueue(
+            name=queue,
+            url=queue_url,
+            lease_url=lease_url,
+            terms=self._terms.of(queue, timeout),
+            task_terms={
+                task: self._terms.of(queue, timeout, task) for task in self._settings.tasks
+            },
+            timeout=timeout,
+            max_receive_count=self._queues.get(lease_url).max_receive_count,
+            batch=batch if keeps_order else MAX_RECEIVED,
+            wait=self._terms.longest_wait(queue, timeout, wait),
+            pause=pause,
+            system_attributes=system_attributes,
+            sender_attributes=sender_attributes,
+        )
 
     def _reach(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         threshold = self._settings.for_queue(queue).terms(DEFAULT_VISIBILITY_TIMEOUT).threshold

@@ -6,7 +6,7 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -23,14 +23,14 @@ from celery_sqs_heartbeat.link.attendant import NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.children import note_worker
-from celery_sqs_heartbeat.worker.losses import JobThread, LostLeaseHandler
+from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
     follow_jobs,
     guard_run,
@@ -94,7 +94,7 @@ class WorkerHeartbeat:
         self._heartbeat = _new_heartbeat(settings, leases, concurrency, self._keeper)
         self._otel = _new_otel(self._heartbeat) if settings.otel else None
         self._lost_leases = LostLeaseHandler(parent.app, self._heartbeat)
-        self._keeper.on_turn = self._heartbeat.groups.wake
+        self._keeper.on_turn = self._heartbeat.take_turns
         bind(self._heartbeat)
         use_leased_requests(parent.app)
 
@@ -121,7 +121,6 @@ class WorkerHeartbeat:
         if self._otel is not None:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
             self._otel.watch(self._linked, journal, self._heartbeat.polled)
-        self._heartbeat.groups.call_soon = _caller(parent)
         self._linked.start(parent, self._heartbeat.polled, look=self._heartbeat.look)
         self._lost_leases.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
         orphaned = self._heartbeat.orphaned
@@ -169,7 +168,7 @@ class WorkerHeartbeat:
 
     def _end_without_keeper(self, app: Any, error: NoKeeper) -> None:
         """End the worker, which has no keeper. Until then, a thread of it is the keeper."""
-        self._heartbeat.is_ending = True
+        end_polls(self._heartbeat)
         log_critical(app, error)
         state.should_stop = EX_FAILURE
 
@@ -190,17 +189,6 @@ class WorkerHeartbeat:
         self._restore_retries()
         bind(None)
         unshare_table()
-
-
-def _caller(parent: Any) -> Callable[[Callable[[], object]], object]:
-    """Return a function that calls functions where the worker delivers its messages.
-
-    Without an event loop, a call would have to wait until the consumer's thread has nothing to
-    deliver. So it runs on its own thread or greenlet.
-    """
-    if parent.hub is None:
-        return JobThread("sqs-heartbeat-groups").submit
-    return lambda call: parent.consumer.call_soon(call)
 
 
 @contextmanager
@@ -228,6 +216,7 @@ def _new_heartbeat(
             ).start(),
         ),
         clients=ReachedQueues(clients, keeper),
+        poll_clients=ClientPool(new_session, poll_config),
         note_poll=lambda url, ends_at: keeper.order("poll", url, ends_at, about=(url,)),
         leases=leases,
         concurrency=concurrency,

@@ -70,7 +70,7 @@ def flush_time_left(flush_timeout: float, waited: float) -> float:
 
 def end_polls(heartbeat: Heartbeat) -> None:
     """Stop receiving, and release the messages that open polls still return."""
-    if not heartbeat.is_ending and any(feed.polls for feed in heartbeat.feeds):
+    if not heartbeat.is_ending and heartbeat.polls:
         logger.info(
             "sqs-heartbeat: receiving ends; messages that open long polls still return are released"
         )
@@ -87,11 +87,10 @@ def read_last_polls(heartbeat: Heartbeat) -> None:
     not anyone reads the answer: up to ten messages, hidden for a whole visibility timeout. SQS may
     not notice that the connection was closed.
     """
-    ends = [poll.ends_at for feed in heartbeat.feeds for poll in feed.polls]
-    until = max([clock.now(), *ends]) + _READ_GRACE
+    until = max([clock.now(), *(poll.ends_at for poll in heartbeat.polls)]) + _READ_GRACE
     for feed in heartbeat.feeds:
-        feed.join(until - clock.now())
-    if any(feed.polls for feed in heartbeat.feeds):
+        feed.receiver.join(until - clock.now())
+    if heartbeat.polls:
         logger.warning(
             "sqs-heartbeat: a poll that was open when the shutdown began is not answered yet: "
             "messages that it returns become visible again after their visibility timeout"
@@ -100,7 +99,8 @@ def read_last_polls(heartbeat: Heartbeat) -> None:
 
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
-    heartbeat.groups.leave("shutdown")
+    with heartbeat.polling:
+        heartbeat.groups.leave("shutdown")
     _release_arriving(heartbeat)
     # Referenced until they are released: nothing else may refer to requests of a cancelled batch.
     requests = list(heartbeat.requests.values())
@@ -136,7 +136,8 @@ def _release_arriving(heartbeat: Heartbeat) -> None:
 
 def release_all(heartbeat: Heartbeat) -> None:
     """Release every message that is still held: its task was stopped with the pool."""
-    heartbeat.groups.leave("shutdown")
+    with heartbeat.polling:
+        heartbeat.groups.leave("shutdown")
     release(list(heartbeat.requests.values()), "not finished")
 
 

@@ -54,7 +54,7 @@ class OpenPoll:
 
 
 class _Client:
-    """The channel's client, whose receives wait for the bench."""
+    """A client whose receives wait for the bench."""
 
     def __init__(self, sqs: SimulatedSqs, receive: Callable[..., dict[str, Any]]) -> None:
         self._sqs = sqs
@@ -62,6 +62,19 @@ class _Client:
 
     def __getattr__(self, operation: str) -> Any:
         return getattr(self._sqs, operation)
+
+
+class _PollClients:
+    """Returns that client for each queue."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+
+    def use(self, *_: Any) -> None:
+        """Do nothing: the client reaches every queue."""
+
+    def __call__(self, queue_url: str) -> _Client:
+        return self._client
 
 
 class _Request:
@@ -148,15 +161,17 @@ class Worker:
         self.running: dict[str, Request] = {}
         self.refuse: dict[str, Exception] = {}
         self.linked = _Linked(jitter=1.0, clock=clock)
-        clients = ClientPool()
+        self._open: list[OpenPoll] = []
+        client = _Client(sqs, self._poll)
         self.heartbeat = Heartbeat(
             keeper=self.linked.worker,
             settings=settings,
             queues=QueueDirectory(read, lambda job: job(), clock),
-            clients=clients,
+            clients=ClientPool(),
+            poll_clients=_PollClients(client),
             leases=prefetch,
         )
-        self.linked.worker.on_turn = self.heartbeat.groups.wake
+        self.linked.worker.on_turn = self.heartbeat.take_turns
         bind(self.heartbeat)
         queues = {name: {"url": url} for name, url in urls.items()}
         self._connection = Connection(
@@ -165,11 +180,10 @@ class Worker:
             transport_options={"predefined_queues": queues, "polling_interval": 0, **options},
         )
         self.channel = self._connection.channel()
+        # Sends messages.
+        self.channel.sqs = lambda queue=None: client
         self.channel.qos.restore_at_shutdown = False
         self.channel.basic_qos(0, prefetch, False)
-        self._open: list[OpenPoll] = []
-        client = _Client(sqs, self._poll)
-        self.channel.sqs = lambda queue=None: client
         self._consumer = Consumer(
             self.channel,
             [Queue(name, channel=self.channel) for name in urls],
@@ -262,7 +276,7 @@ class Worker:
         self.channel.feed.stop()
         for poll in self._open_polls():
             poll.refuse()
-        self.channel.feed.join(PATIENCE)
+        self.channel.feed.receiver.join(PATIENCE)
         self._connection.release()
         bind(None)
 

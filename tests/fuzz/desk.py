@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from tests.support.board import Board
 from tests.support.insides import slots_taken
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 NAME = "q"
 URL = "https://sqs.us-east-1.amazonaws.com/1/q"
@@ -43,18 +43,32 @@ class NoCalls:
         pass
 
 
+class _Clients(ClientPool):
+    """Has one client, with this method."""
+
+    def __init__(self, receive_message: Callable[..., Any]) -> None:
+        super().__init__()
+        self._client = Mock(receive_message=receive_message)
+
+    def __call__(self, queue_url: str) -> Any:
+        return self._client
+
+
 class FakeDesk:
     """A consumer on a channel with leases. `take` is called with each delivered message."""
 
     def __init__(self, take: Callable[[Any], None]) -> None:
         clients = ClientPool()
         self._board = Board()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+        self._receives = 0
         self.keeper = ThreadKeeper(BotoSqs(clients), dispatcher=NoCalls(), board=self._board)
         self.heartbeat = Heartbeat(
             keeper=self.keeper,
             settings=Settings(),
             queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
             clients=clients,
+            poll_clients=_Clients(self._receive),
         )
         bind(self.heartbeat)
         self.connection = Connection(
@@ -65,27 +79,30 @@ class FakeDesk:
         self.channel = self.connection.channel()
         # As when a worker dies.
         self.channel.qos.restore_at_shutdown = False
-        self._answers: SimpleQueue[Any] = SimpleQueue()
-        client = Mock(receive_message=lambda **asked: self._answers.get(timeout=PATIENCE))
-        self.channel.sqs = lambda queue=None: client
         queue = Queue(NAME, channel=self.channel)
         self.consumer = Consumer(self.channel, [queue], on_message=take, auto_declare=False)
         self.consumer.consume()
         self._deliver()
+        wait_until(lambda: self._receives)
 
     def answer(self, answer: Any) -> None:
-        """Answer the queue's long poll, which is the last one, and deliver its messages."""
-        self.channel.feed.stop()
+        """Answer the queue's long poll, and deliver its messages."""
         with patch.object(long_polls, "logger") as log:
             self._answers.put(answer)
-            assert self.channel.feed.join(PATIENCE)
+            # The thread of the poll has taken them when it makes the next one, or ends.
+            wait_until(lambda: self._receives > 1 or not self.channel.feed.polls)
         # It would log the errors of the poll's thread.
         assert not log.mock_calls
         self._deliver()
 
+    def _receive(self, **_: Any) -> Any:
+        self._receives += 1
+        return self._answers.get(timeout=PATIENCE)
+
     def _deliver(self) -> None:
         with contextlib.suppress(socket.timeout):
-            self.connection.drain_events(timeout=0)
+            while True:
+                self.connection.drain_events(timeout=0)
 
     def held(self) -> set[str]:
         """The handles of the leases that the keeper continues to extend."""
@@ -98,5 +115,9 @@ class FakeDesk:
 
     def close(self) -> None:
         """Clean up, without a call to SQS."""
+        self.channel.feed.stop()
+        for _ in range(long_polls.MAX_POLLS):
+            self._answers.put({})
+        assert self.channel.feed.receiver.join(PATIENCE)
         self.connection.release()
         bind(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from kombu import Consumer, Queue
@@ -23,6 +24,7 @@ class Busy:
 
     Attributes:
         held: The messages that it has got, and not acked.
+        returned: How many messages its polls have returned.
     """
 
     def __init__(self, desk: ChannelHarness, prefetch: int, *, others: int = 0) -> None:
@@ -30,7 +32,8 @@ class Busy:
         self.held: list[Any] = []
         self.polls = HeldPolls(desk.proxy)
         self._feed = desk.channel.feed
-        self._returned = self._delivered = 0
+        self.returned = self._delivered = 0
+        self._most = prefetch or sys.maxsize
         desk.proxy.rule(("DeleteMessageBatch", "ChangeMessageVisibilityBatch"), confirm)
         desk.channel.basic_qos(0, prefetch, False)
         names = [f"{desk.name}-{number}" for number in range(others)]
@@ -63,7 +66,7 @@ class Busy:
 
     def answer_unread(self, poll: HeldPoll, count: int) -> None:
         """Answer a poll. The consumer's thread does something else."""
-        self._returned += count
+        self.returned += count
         poll.answer(count)
         wait_until(self._is_still)
 
@@ -75,9 +78,16 @@ class Busy:
         for _ in range(count):
             self.held.pop().ack()
 
+    @property
+    def waiting(self) -> int:
+        """How many of the messages its consumer has not got."""
+        return self.returned - self._delivered
+
     def settle(self) -> None:
-        """Wait until every poll has arrived at the proxy, and every message at the consumer."""
-        self.desk.drain_until(lambda: self._delivered == self._returned and self._is_still())
+        """Wait until every poll has arrived at the proxy, and at the consumer what it may hold."""
+        self.desk.drain_until(
+            lambda: not (self.waiting and len(self.held) < self._most) and self._is_still()
+        )
 
     def look(self) -> None:
         """Do what a worker does every second."""
@@ -87,7 +97,7 @@ class Busy:
     def close(self) -> None:
         self._feed.stop()
         self.polls.end()
-        assert self._feed.join(PATIENCE)
+        assert self._feed.receiver.join(PATIENCE)
 
     def _is_still(self) -> bool:
         with self.desk.heartbeat.polling:

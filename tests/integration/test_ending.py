@@ -12,7 +12,6 @@ from kombu import Consumer, Queue
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
-from celery_sqs_heartbeat.transport.delivery import Leaser
 from celery_sqs_heartbeat.worker import shutdown
 from celery_sqs_heartbeat.worker.shutdown import end_polls, read_last_polls
 from tests.integration.test_transport import ChannelHarness
@@ -44,7 +43,7 @@ def polls(desk: ChannelHarness) -> Iterator[HeldPolls]:
 
 def settle(desk: ChannelHarness) -> None:
     """Wait until no poll is open, and SQS has confirmed all releases."""
-    assert desk.channel.feed.join(PATIENCE)
+    assert desk.channel.feed.receiver.join(PATIENCE)
     assert desk.keeper.flush(PATIENCE)
 
 
@@ -75,14 +74,14 @@ def test_a_message_that_is_being_leased_when_its_worker_ends_is_released(
     desk: ChannelHarness, polls: HeldPolls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.publish("a")
-    lease_all = Leaser.lease_all
+    receive = desk.keeper.receive
 
-    def lease_and_end(*args: Any) -> Any:
-        leased = lease_all(*args)
+    def receive_and_end(*args: Any, **options: Any) -> Any:
+        receipt = receive(*args, **options)
         end_polls(desk.heartbeat)
-        return leased
+        return receipt
 
-    monkeypatch.setattr(Leaser, "lease_all", lease_and_end)
+    monkeypatch.setattr(desk.keeper, "receive", receive_and_end)
     desk.consume(lambda message: None)
     desk.drain_until(lambda: polls.open)
     polls.open[0].forward()
@@ -174,12 +173,13 @@ def test_a_worker_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_pas
     monkeypatch.setattr(clock, "now", lambda: now)
     waits: list[float] = []
 
-    def feed(wait: float) -> Any:
-        source = Source("q", lambda poll: [])
-        poll = Poll(source=source, count=1, booked=1, is_beside=False, sent_at=0.0, waits=wait)
-        return SimpleNamespace(polls=(poll,), join=waits.append)
-
-    heartbeat: Any = SimpleNamespace(feeds=[feed(1), feed(20)])
+    source = Source("q", lambda poll: [])
+    polls = [
+        Poll(source=source, count=1, booked=1, is_beside=False, sent_at=0.0, waits=wait)
+        for wait in (1, 20)
+    ]
+    feed = SimpleNamespace(receiver=SimpleNamespace(join=waits.append))
+    heartbeat: Any = SimpleNamespace(feeds=[feed, feed], polls=polls)
     read_last_polls(heartbeat)
     assert waits == [seconds] * 2
     assert "is not answered yet" in caplog.text

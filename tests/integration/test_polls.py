@@ -97,16 +97,16 @@ def test_messages_are_leased_and_take_room_while_the_consumers_thread_is_busy(
     assert (len(busy.held), busy.open) == (20, [])
 
 
-def test_the_consumers_thread_has_its_turn_after_the_messages_of_each_poll(
+def test_the_consumers_thread_has_its_turn_after_at_most_as_many_messages_as_an_answer_has(
     new_busy: NewBusy,
 ) -> None:
     # Without an event loop it sees signals only then, however many messages the queue has.
     busy = new_busy(40)
     busy.fill(busy.open[0])
     first, second, *_ = busy.open
-    busy.answer_unread(first, 3)
-    busy.answer_unread(second, 4)
-    for held in (13, 17):
+    busy.answer_unread(first, 7)
+    busy.answer_unread(second, 6)
+    for held in (20, 23):
         busy.desk.connection.drain_events(timeout=PATIENCE)
         assert len(busy.held) == held
 
@@ -125,8 +125,7 @@ def test_acks_make_room_for_a_poll_beside_an_open_one_as_soon_as_it_is_worth_a_r
 
 def full_busy(new_busy: NewBusy, *, concurrency: int, last: int = 10) -> Busy:
     """Return a worker that holds all messages it may hold, or almost, after a `last` answer."""
-    busy = new_busy(20)
-    busy.desk.heartbeat.concurrency = concurrency
+    busy = new_busy(20, concurrency=concurrency)
     busy.fill(busy.open[0])
     busy.answer(busy.open[0], last)
     return busy
@@ -182,7 +181,7 @@ def test_a_queue_alone_never_gets_more_than_the_prefetch_count(new_busy: NewBusy
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_prefetch_count_is_exceeded_by_at_most_one_message_for_each_additional_queue(
+def test_beyond_the_prefetch_count_one_message_of_each_additional_queue_waits_with_its_lease(
     new_busy: NewBusy, seed: int
 ) -> None:
     busy, chance = new_busy(6, others=2), random.Random(seed)
@@ -193,7 +192,8 @@ def test_the_prefetch_count_is_exceeded_by_at_most_one_message_for_each_addition
         elif busy.held:
             busy.ack()
             busy.settle()
-        assert len(busy.held) + sum(busy.requested) <= 6 + 2
+        assert len(busy.held) <= 6
+        assert len(busy.held) + busy.waiting + sum(busy.requested) <= 6 + 2
 
 
 def test_each_of_a_hundred_queues_has_a_poll_and_leaves_the_room_to_a_busy_one(
@@ -209,9 +209,12 @@ def test_each_of_a_hundred_queues_has_a_poll_and_leaves_the_room_to_a_busy_one(
     assert busy.open == others
     for poll in others:
         busy.fill(poll)
-    assert (len(busy.held), busy.open) == (8 + 99, [])
-    busy.ack(99)
-    assert busy.open == []
+    assert (len(busy.held), busy.waiting, len(busy.desk.keeper)) == (8, 99, 8 + 99)
+    for _ in range(99):
+        assert busy.open == []
+        busy.ack()
+        busy.settle()
+    assert (len(busy.held), busy.waiting, busy.open) == (8, 0, [])
     busy.ack()
     busy.settle()
     assert set(busy.requested) == {1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import socket
 import threading
@@ -21,18 +22,33 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
-from celery_sqs_heartbeat.transport.delivery import Leaser
 from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.support.answers import Answer, Body
 from tests.support.faults import Effect, Forward, deny, fail, first, forward_after, never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
+
+
+class PollClients(ClientPool):
+    """Makes the clients of polls.
+
+    Attributes:
+        prepare: Is called for each poll, before there is a client, on the poll's thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(None, poll_config)
+        self.prepare: Callable[[], object] = bool
+
+    def __call__(self, queue_url: str) -> Any:
+        self.prepare()
+        return super().__call__(queue_url)
 
 
 class ChannelHarness:
@@ -44,6 +60,7 @@ class ChannelHarness:
         *,
         options: dict[str, Any] | None = None,
         fifo: bool = False,
+        concurrency: int = 0,
         **settings: Any,
     ) -> None:
         self.proxy = proxy
@@ -52,7 +69,7 @@ class ChannelHarness:
         attributes = {"VisibilityTimeout": "30", **({"FifoQueue": "true"} if fifo else {})}
         self.url = self.client.create_queue(QueueName=self.name, Attributes=attributes)["QueueUrl"]
         conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
-        clients = ClientPool()
+        clients, self.poll_clients = ClientPool(), PollClients()
         sqs = BotoSqs(clients)
         self.keeper = ThreadKeeper(sqs)
         self.keeper.start()
@@ -61,6 +78,8 @@ class ChannelHarness:
             settings=read_settings(conf.get),
             queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
             clients=clients,
+            poll_clients=self.poll_clients,
+            concurrency=concurrency,
         )
         bind(self.heartbeat)
         self.connection = Connection(
@@ -204,26 +223,20 @@ def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -
 
 
 def test_the_rest_of_a_batch_is_leased_even_if_one_message_cannot_be_read(
-    new_desk: Callable[..., ChannelHarness],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    new_desk: Callable[..., ChannelHarness], caplog: pytest.LogCaptureFixture
 ) -> None:
     # The message is not received again during the test.
     desk = new_desk(release_delay=PATIENCE)
     desk.publish("a", "b", "c")
     held: list[int] = []
+
+    def damage(body: Body, forward: Forward) -> Answer:
+        answer = forward(body).payload
+        del answer["Messages"][0]["Body"]
+        return Answer.of(answer)
+
+    desk.proxy.rule("ReceiveMessage", first(1, damage))
     desk.consume(lambda message: held.append(len(desk.keeper)))
-    client = desk.channel.sqs(queue=desk.name)
-    receive = client.receive_message
-
-    def damage(**request: Any) -> Any:
-        answer = receive(**request)
-        for message in answer.get("Messages", ())[:1]:
-            monkeypatch.setattr(client, "receive_message", receive)
-            del message["Body"]
-        return answer
-
-    monkeypatch.setattr(client, "receive_message", damage)
     desk.drain_until(lambda: len(held) == 2)
     assert desk.batches()[0] > 1
     assert sum(lease.goal is Goal.HOLD for lease in desk.keeper.leases()) == 2
@@ -233,13 +246,14 @@ def test_the_rest_of_a_batch_is_leased_even_if_one_message_cannot_be_read(
 def test_an_error_amid_an_answer_leaves_none_of_its_messages_leased(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_off = Leaser._is_put_off
+    receive, calls = desk.keeper.receive, itertools.count()
 
-    def fail_once(*_: Any) -> bool:
-        monkeypatch.setattr(Leaser, "_is_put_off", put_off)
-        raise ZeroDivisionError
+    def fail_once(*args: Any, **options: Any) -> Any:
+        if next(calls) == 1:
+            raise ZeroDivisionError
+        return receive(*args, **options)
 
-    monkeypatch.setattr(Leaser, "_is_put_off", fail_once)
+    monkeypatch.setattr(desk.keeper, "receive", fail_once)
     desk.publish("a", "b", "c")
     got: list[Any] = []
     desk.consume(got.append)
@@ -459,6 +473,7 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_a
     with monkeypatch.context() as before:
         before.setattr(desk.heartbeat.terms, "asked", lambda queue, url: 90)
         poll = desk.open_poll(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
+    desk.heartbeat.look()
     has_changed.set()
     desk.drain_until(lambda: leases)
     assert desk.proxy.calls("ReceiveMessage")[0].body["VisibilityTimeout"] == 90
@@ -469,20 +484,22 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_a
 def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: ChannelHarness) -> None:
     noted: list[tuple[str, float]] = []
     desk.heartbeat.note_poll = lambda url, ends_at: noted.append((url, ends_at))
+    desk.channel = desk.connection.channel()
     may_fail = threading.Event()
     desk.proxy.rule("ReceiveMessage", deny())
     desk.proxy.rule("ReceiveMessage", forward_after(may_fail))
     poll = desk.open_poll()
-    assert noted == [(poll.queue_url, poll.ends_at)]
+    assert poll.queue is not None
+    assert noted == [(poll.queue.lease_url, poll.ends_at)]
     may_fail.set()
     wait_until(lambda: len(noted) > 1)
-    assert noted[1] == (poll.queue_url, 0.0)
+    assert noted[1] == (poll.queue.lease_url, 0.0)
 
 
 @pytest.mark.parametrize("way", ["ending", "closed"])
 @pytest.mark.parametrize("is_sent", [False, True], ids=["before it is sent", "while it is open"])
 def test_no_poll_is_sent_after_the_end_of_the_consumer(
-    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, way: str, is_sent: bool
+    desk: ChannelHarness, way: str, is_sent: bool
 ) -> None:
     """Before a poll is sent, credentials may be renewed. On EKS that is a call to STS."""
     has_ended, is_begun = threading.Event(), threading.Event()
@@ -491,15 +508,13 @@ def test_no_poll_is_sent_after_the_end_of_the_consumer(
     if is_sent:
         desk.open_poll()
     else:
-        client = desk.channel.sqs(queue=desk.name)
 
-        def make_slowly(queue: str | None = None) -> Any:
+        def take_long() -> None:
             is_begun.set()
             has_ended.wait(PATIENCE)
-            return client
 
+        desk.poll_clients.prepare = take_long
         desk.consume(lambda message: None)
-        monkeypatch.setattr(desk.channel, "sqs", make_slowly)
         desk.drain()
         assert is_begun.wait(PATIENCE)
     if way == "closed":
@@ -507,26 +522,26 @@ def test_no_poll_is_sent_after_the_end_of_the_consumer(
     else:
         end_polls(desk.heartbeat)
     has_ended.set()
-    assert desk.channel.feed.join(PATIENCE)
+    assert desk.channel.feed.receiver.join(PATIENCE)
     assert len(desk.proxy.calls("ReceiveMessage")) == is_sent
     assert not desk.is_polling()
 
 
 def test_a_poll_that_fails_is_logged_counts_as_unanswered_and_is_repeated(
-    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With `sts_role_arn`, kombu assumes the role when its client is requested."""
+    """With `sts_role_arn`, a role is assumed for a poll."""
     refused: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
 
-    def assume(queue: str | None = None) -> Any:
+    def assume() -> None:
         raise ClientError(refused, "AssumeRole")
 
     got: list[Any] = []
     desk.publish("a")
+    desk.poll_clients.prepare = assume
     desk.consume(got.append)
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.channel, "sqs", assume)
-        desk.drain_until(lambda: "when calling the AssumeRole operation" in caplog.text)
+    desk.drain_until(lambda: "when calling the AssumeRole operation" in caplog.text)
+    desk.poll_clients.prepare = bool
     desk.drain_until(lambda: got)
     assert f"receiving from queue {desk.name} fails and is retried" in caplog.text
     (queue,) = desk.heartbeat.polled.view()
@@ -562,11 +577,10 @@ def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(
     # The second poll has the message: the first one was refused.
     wait_until(lambda: desk.counts() == (0, 1))
     with caplog.handler.lock:  # type: ignore[union-attr]
-        desk.heartbeat.is_ending = True
+        end_polls(desk.heartbeat)
         may_answer.set()
         assert released.wait(PATIENCE)
-    end_polls(desk.heartbeat)
-    assert desk.channel.feed.join(PATIENCE)
+    assert desk.channel.feed.receiver.join(PATIENCE)
     for said in ("works again", "have no message id", "released 1 message received"):
         assert said in caplog.text
 
@@ -586,7 +600,7 @@ def test_messages_of_a_no_ack_queue_are_not_tracked(desk: ChannelHarness) -> Non
 def test_consuming_pauses_while_deletes_pile_up(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.feed.MAX_ENDING", 2)
+    monkeypatch.setattr("celery_sqs_heartbeat.receiving.receiver.MAX_ENDING", 2)
     desk.publish(*(f"m{number}" for number in range(6)))
     desk.proxy.rule("DeleteMessageBatch", fail(500))
     seen: list[str] = []
@@ -615,7 +629,8 @@ def test_a_full_worker_polls_as_soon_as_a_message_is_acked_unless_it_is_ending(
     desk.consume(taken.append)
     desk.drain_until(lambda: taken)
     wait_until(lambda: not desk.is_polling())
-    desk.heartbeat.is_ending = is_ending
+    if is_ending:
+        end_polls(desk.heartbeat)
     taken[0].ack()
     if is_ending:
         assert desk.channel.feed.polls == ()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
-from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.options import QueueOptions
-from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist, tag_of
-from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 from tests.model.linked import Elsewhere, Linked
 
 TIMEOUT = 30
@@ -101,12 +104,22 @@ class Side(Linked):
         super().__init__(jitter=1.0, clock=queue.clock)
         self._queue = queue
         self._check = check
+        self._lock = SignalSafeLock()
         self.groups = GroupWaitlist(keeper=self.worker, limit=waiting)
-        #: Message ids by receipt handle: of the messages that Celery has, and of those that run.
-        self.reserved: dict[str, str] = {}
+        self._source = ConsumedQueue(
+            name="orders.fifo",
+            url=queue.queue.url,
+            lease_url=queue.queue.url,
+            terms=TERMS,
+            timeout=TIMEOUT,
+        )
+        #: The messages that Celery has.
+        self.reserved: deque[Arrived] = deque()
+        #: The ids of messages whose tasks run, by receipt handle.
         self.running: dict[str, str] = {}
         #: The keepers of workers that have died.
         self.orphans: list[Elsewhere] = []
+        self._connect()
 
     def poll(self, count: int, *, latency: float = 0.0) -> int:
         """Receive messages, and return how many there were.
@@ -117,31 +130,24 @@ class Side(Linked):
         sent_at = self.clock()
         messages = self._queue.receive(min(count, self.groups.most_wanted))
         self.clock.advance(latency)
-        fresh, cut = [], SkippedGroups()
-        for message in messages:
-            receipt = self.worker.receive(
-                self._queue.queue.url, message, terms=TERMS, hidden_for=TIMEOUT, sent_at=sent_at
-            )
-            if receipt is ReceivedAs.NEW:
-                if not cut.takes(message):
-                    fresh.append(_payload(message))
-            elif receipt in (ReceivedAs.LAPSED, ReceivedAs.RELEASED):
-                cut.cut(message)
-        cut.release(self.worker)
-        for payload in self.groups.hold_back(fresh, queue="orders.fifo", deliver=self._reserve):
-            self._reserve(payload)
+        if messages:
+            self._intake.take(self._source, messages, sent_at=sent_at)
         return len(messages)
 
-    def _reserve(self, payload: dict[str, Any]) -> None:
-        tag = tag_of(payload)
-        self.reserved[tag] = payload["id"]
+    def _connect(self) -> None:
+        self._intake = Intake(
+            keeper=self.worker,
+            waitlist=self.groups,
+            lock=self._lock,
+            hand_over=self.reserved.extend,
+        )
+        self._intake.allow(sys.maxsize)
 
     def start_task(self) -> None:
         """Start the oldest waiting task, unless its message is no longer ours."""
-        tag = next(iter(self.reserved))
-        message_id = self.reserved.pop(tag)
-        lease = self.worker.find(tag)
-        if lease is None or lease.goal is not Goal.HOLD:
+        arrived = self.reserved.popleft()
+        tag, message_id = arrived.handle, arrived.lease.message_id
+        if self.worker.find(tag) is not arrived.lease or arrived.lease.goal is not Goal.HOLD:
             return
         if not self.worker.owns(tag):
             self.worker.disown(tag)
@@ -164,13 +170,14 @@ class Side(Linked):
     def reconnect(self) -> None:
         """Lose the connection. Running tasks continue."""
         self.groups.leave("consumer closed")
-        for tag in list(self.reserved):
-            del self.reserved[tag]
-            self.worker.release(tag, 0, "consumer closed")
+        self._intake.end()
+        while self.reserved:
+            self.worker.release(self.reserved.pop().handle, 0, "consumer closed")
+        self._connect()
 
     def turn(self) -> None:
         """Run the event loop once."""
-        self.groups.look()
+        self._intake.look()
 
     def crash(self) -> Elsewhere:
         """Die. The keeper releases the messages that it knows of, and everything else is gone."""
@@ -208,10 +215,3 @@ class Side(Linked):
         return outcome
 
     late: list[Call]
-
-
-def _payload(message: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "properties": {"delivery_tag": message["ReceiptHandle"]},
-        "id": message["MessageId"],
-    }

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS, WAIT_BESIDE
+from celery_sqs_heartbeat.receiving.receiver import least_beside
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.feed import least_beside
 from tests.simulation.polls import LONGEST_POLL, WAIT_SECONDS, Deliver, LostPoll
 
 if TYPE_CHECKING:
@@ -64,10 +65,11 @@ class Consumer:
         worker, world, url = self._worker, self._world, self._url
         is_beside = bool(self._open)
         sent_at, suspended = worker.now(), worker.suspended
-        timeout = worker.terms.asked(url, url)
+        queue = self._consumed()
+        timeout = queue.timeout
         # A server that is stalled may answer after the last seconds for which the worker waits.
         held_for = world.starting.left(worker.name)
-        worker.hurry(worker.terms.of(url, timeout).threshold)
+        worker.hurry(queue.terms.threshold)
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if self._life == worker.life:
@@ -81,8 +83,7 @@ class Consumer:
             for message in messages:
                 if suspended != worker.suspended:
                     world.truth[message["MessageId"]].excuses.add("suspend")
-            worker.receive_all(url, messages, timeout, sent_at + skipped)
-            worker.go_on()
+            worker.take(queue, messages, sent_at + skipped)
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
             # Not a poll that a lost channel abandoned: its connection was closed long before.
@@ -91,8 +92,7 @@ class Consumer:
                 world.fail(f"{worker.name} ended without reading {len(messages)} messages")
             worker.when_awake(self._process, partial(take, messages, skipped))
 
-        longest = WAIT_BESIDE if is_beside else LONGEST_POLL
-        wait = worker.terms.longest_wait(url, timeout, longest)
+        wait = queue.wait_of(is_beside=is_beside)
         opened = _Open(count, wait)
         self._open.append(opened)
         if is_beside:
@@ -109,6 +109,19 @@ class Consumer:
             opened.make_last = world.poll(
                 url, count, wait, timeout, deliver_answer, held_for, lasts
             )
+
+    def _consumed(self) -> ConsumedQueue:
+        """Describe the queue as its worker knows it now."""
+        terms, url = self._worker.terms, self._url
+        timeout = terms.asked(url, url)
+        return ConsumedQueue(
+            name=url,
+            url=url,
+            lease_url=url,
+            terms=terms.of(url, timeout),
+            timeout=timeout,
+            wait=terms.longest_wait(url, timeout, LONGEST_POLL),
+        )
 
     def end(self) -> None:
         """Read the open polls for their last seconds. The worker continues after that."""

@@ -157,9 +157,17 @@ def test_a_broken_order_is_found(
         World(kind, seed).run()
 
 
+def test_messages_behind_one_that_is_left_to_sqs_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.receiving.intake._NOT_OURS", ())
+    with pytest.raises(Violation, match="9: "):
+        World("storm-fifo", 0).run()
+
+
 def test_stalled_groups_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "celery_sqs_heartbeat.transport.group_waitlist.GroupWaitlist.deliver_due", lambda _: None
+        "celery_sqs_heartbeat.receiving.group_waitlist.GroupWaitlist.take_due", lambda _: None
     )
     _, _, failure = simulate(HOURS, kinds=ORDERED)
     assert failure is not None

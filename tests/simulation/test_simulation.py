@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -18,8 +18,11 @@ from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 from celery_sqs_heartbeat.link import liveness
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.receiving.answers import Message
+from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from tests.simulation.afterwards import may_fail_afterwards
 from tests.simulation.link import Line
@@ -194,7 +197,7 @@ def test_a_release_that_is_sent_after_its_lease_expired_is_found(
 ) -> None:
     monkeypatch.setattr(Call, "send_by", math.inf)
     with pytest.raises(Violation, match="is released too late"):
-        World("storm", 29).run()
+        World("storm-fifo-apart", 37).run()
 
 
 def test_a_worker_that_checks_its_settings_against_an_unread_timeout_is_found(
@@ -326,6 +329,52 @@ def test_a_broken_keeper_in_its_own_process_is_found(
         World(kind, seed).run()
 
 
+_allow = Intake.allow
+
+
+def _lease_only(
+    intake: Intake, queue: ConsumedQueue, messages: Iterable[Message], *, sent_at: float
+) -> None:
+    for message in messages:
+        intake._lease(queue, message, sent_at)
+
+
+def _allow_one_more(intake: Intake, limit: int) -> None:
+    _allow(intake, limit + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "kind", "seed", "said"),
+    [
+        pytest.param(
+            "refuse", _lease_only, "storm", 1, "8: ", id="the last poll's messages are kept"
+        ),
+        pytest.param(
+            "_release_ended",
+            lambda intake: None,
+            "storm-fifo",
+            2,
+            "8: ",
+            id="what waits at the end is kept",
+        ),
+        pytest.param(
+            "allow", _allow_one_more, "storm-fifo", 1, "prefetch slots", id="one message too many"
+        ),
+    ],
+)
+def test_a_broken_intake_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    broken: Callable[..., object],
+    kind: str,
+    seed: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(Intake, name, broken)
+    with pytest.raises(Violation, match=said):
+        World(kind, seed).run()
+
+
 def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -338,7 +387,7 @@ def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
 
     monkeypatch.setattr(Line, "__init__", with_the_old_reader)
     with pytest.raises(BrokenLink):
-        World("calm-apart", 88).run()
+        World("calm-apart", 112).run()
 
 
 _record_of = Record.of

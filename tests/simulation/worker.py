@@ -7,23 +7,32 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
-from celery_sqs_heartbeat.leases.lease import LeaseStatus
-from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.receiving.answers import Message
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.transport.orphaned_messages import LOOK_SECONDS
 from tests.simulation.apart import Apart
 from tests.simulation.consumer import Consumer
-from tests.simulation.ordered_intake import CONFIRM_LOOK_SECONDS, OrderedIntake
 from tests.simulation.profile import patience
-from tests.simulation.rules import check_belief
 from tests.simulation.swallowing import Net
 from tests.simulation.truth import Execution
+from tests.simulation.watching import WatchedKeeper
 from tests.simulation.within import Within
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+#: How often it looks whether an extension is confirmed, in seconds.
+CONFIRM_LOOK_SECONDS = 0.25
+#: How often it looks for messages whose turn has come, in visibility timeouts. A real worker looks
+#: every second. That would find nothing more here, and would take many events.
+LOOK_PART = 0.1
 
 
 class SimulatedWorker:
@@ -51,9 +60,8 @@ class SimulatedWorker:
         self.life += 1
         self.is_up = True
         self.is_stopping = False
-        self._queued: deque[dict[str, Any]] = deque()
-        #: Handles of messages that wait until an extension is confirmed.
-        self._unconfirmed: set[str] = set()
+        #: The messages that were handed over, and whose tasks have not started.
+        self._queued: deque[Arrived] = deque()
         self.running: dict[str, Execution] = {}
         self.world.starting.begin(self.name)
         self.terms = self.world.attributes.known_to(self)
@@ -61,8 +69,13 @@ class SimulatedWorker:
         self.keeping: Apart | Within = Apart(self) if self.world.is_apart else Within(self)
         self.keeper: LinkedKeeper | ThreadKeeper = self.keeping.keeper
         self._net = Net(self.world, self.keeper)
-        self._intake = OrderedIntake(self, self._queued.append)
-        self._consumers = self._new_consumers()
+        self._watched: Any = WatchedKeeper(self)
+        self._lock = SignalSafeLock()
+        self._waitlist = GroupWaitlist(keeper=self._watched, limit=self.world.order.waiting)
+        self._looks_at: float | None = None
+        if isinstance(self.keeper, LinkedKeeper):
+            self.keeper.on_turn = self._look
+        self._open_channel()
         self.go_on()
 
     def now(self) -> float:
@@ -106,15 +119,20 @@ class SimulatedWorker:
             return
         self.world.disturb(self.name, "reconnects")
         self.life += 1
-        self._consumers = self._new_consumers()
-        self._return_unstarted()
+        for queue in self.world.queues:
+            self._waitlist.leave("consumer closed", queue.url)
+            self._intake.end(queue.url)
+        self._release_queued()
+        self._open_channel()
         self.go_on()
 
     def stop(self) -> None:
         """Begin a warm shutdown: start no more tasks, and end with the last one."""
         self.world.disturb(self.name, "shuts down")
+        self._intake.end()
+        self._waitlist.leave("shutdown")
+        self._release_queued()
         self.is_stopping = True
-        self._return_unstarted()
         if self.reads_last_poll:
             for consumer in self._consumers:
                 consumer.end()
@@ -135,15 +153,24 @@ class SimulatedWorker:
         else:
             job()
 
-    def _new_consumers(self) -> list[Consumer]:
-        return [Consumer(self, queue) for queue in self.world.queues]
+    def _open_channel(self) -> None:
+        self._handed_over = 0
+        self._intake = Intake(
+            keeper=self._watched,
+            waitlist=self._waitlist,
+            lock=self._lock,
+            hand_over=self._hand_over,
+        )
+        self._consumers = [Consumer(self, queue) for queue in self.world.queues]
 
     def go_on(self) -> None:
         """Start the tasks that can start, poll when there is room, and let the keeper work."""
-        while self._queued and len(self.running) < self.world.profile.concurrency:
-            self._begin(self._queued.popleft())
+        self._start_tasks()
         self.keeping.keep()
-        self._intake.wake()
+        if not isinstance(self.keeper, LinkedKeeper):
+            # It reports no turns.
+            self._look()
+            self._start_tasks()
         if self.is_stopping:
             if not self.running:
                 self._net.close()
@@ -151,10 +178,11 @@ class SimulatedWorker:
             if not self.running and not self.keeper.ending and not is_reading:
                 self._end()
             return
+        self._allow()
         for consumer in self._consumers if not self.keeper.is_behind else ():
             if isinstance(self.keeping, Apart) and not self.keeping.has_begun:
                 self.world.fail(f"{self.name} polls before its keeper is ready")
-            while consumer.wants_poll(left := self._room() - self.requested):
+            while consumer.wants_poll(left := self._intake.room - self.requested):
                 consumer.poll(max(1, min(left, self._most_wanted())))
 
     @property
@@ -162,91 +190,71 @@ class SimulatedWorker:
         """How many messages its open polls may return."""
         return sum(consumer.requested for consumer in self._consumers)
 
-    def _room(self) -> int:
-        held = len(self._queued) + len(self._unconfirmed) + len(self.running) + self._intake.held
-        return self.world.profile.prefetch - held
-
     def _most_wanted(self) -> int:
         is_ordered = self.world.order.is_kept
-        return min(MAX_RECEIVED, self._intake.most_wanted) if is_ordered else MAX_RECEIVED
+        return min(MAX_RECEIVED, self._waitlist.most_wanted) if is_ordered else MAX_RECEIVED
 
-    def receive_all(
-        self, url: str, messages: list[dict[str, Any]], timeout: int | None, sent_at: float
-    ) -> None:
-        """Lease the messages of a poll, and queue them for their tasks."""
-        if self.world.order.is_kept:
-            self._intake.take(url, messages, timeout, sent_at)
-            return
-        for message in messages:
-            if self.lease(url, message, timeout, sent_at) is ReceivedAs.NEW:
-                self._queue(url, message, timeout)
+    def take(self, queue: ConsumedQueue, messages: list[Message], sent_at: float) -> None:
+        """Take the messages of a poll in."""
+        if messages:
+            self._intake.take(queue, messages, sent_at=sent_at)
+        if len(self._waitlist) > self.world.order.most_waiting:
+            self.world.fail(f"{len(self._waitlist)} messages wait on {self.name}")
+        self._look_later()
+        self.go_on()
 
-    def lease(
-        self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
-    ) -> ReceivedAs:
-        """Begin the lease on a message of a poll, or continue the lease that it has."""
-        self.world.received(message)
-        receipt = self.keeper.receive(
-            url,
-            message,
-            terms=self.terms.of(url, timeout),
-            hidden_for=timeout or 0,
-            sent_at=sent_at,
-        )
-        self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
-        if lease := self.keeper.find(message["ReceiptHandle"]):
-            check_belief(lease, self.world.truth[lease.message_id], self.suspended)
-            self.keeping.note_receive(lease)
-        self.world.note_refused(self.keeping.board)
-        return receipt
+    def _allow(self) -> None:
+        """Let the messages be handed over for which there are prefetch slots."""
+        free = self.world.profile.prefetch - len(self._queued) - len(self.running)
+        self._intake.allow(self._handed_over + free)
 
-    def _queue(self, url: str, message: dict[str, Any], timeout: int | None) -> None:
-        if self.is_stopping:
-            self.world.disturb(self.name, "last poll brings a message")
-            self.keeper.release(message["ReceiptHandle"])
-        elif timeout is None:
-            self._await_confirmation(message, self.terms.of(url, timeout).threshold)
+    def _hand_over(self, messages: list[Arrived]) -> None:
+        for arrived in messages:
+            self.world.log(self.name, "is handed over", arrived.lease.message_id)
+        self._handed_over += len(messages)
+        self._queued += messages
+        taken, prefetch = len(self._queued) + len(self.running), self.world.profile.prefetch
+        if taken > prefetch:
+            self.world.fail(f"{taken} of {prefetch} prefetch slots of {self.name} are taken")
+
+    def _look(self) -> None:
+        """Have messages handed over, as a slot is free, or at a message's turn."""
+        if not self.is_stopping:
+            self._allow()
+            self._intake.look()
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._intake.is_unsure:
+            wait = CONFIRM_LOOK_SECONDS
+        elif self._waitlist:
+            wait = LOOK_PART * self.world.profile.terms.visibility_timeout
         else:
-            self._queued.append(message)
+            return
+        due = self.world.clock() + wait
+        if self._looks_at is None or due < self._looks_at:
+            self._looks_at = due
+            job = partial(self._look_at, due)
+            self.world.clock.at(due, partial(self.when_awake, self.keeper, job))
 
-    def _await_confirmation(self, message: dict[str, Any], threshold: float) -> None:
-        """Queue a message once its extension is confirmed, or let it expire otherwise."""
-        handle, process, since = message["ReceiptHandle"], self.keeper, self.now()
-
-        def look() -> None:
-            if handle not in self._unconfirmed:
-                # It was released meanwhile.
-                return
-            lease = process.find(handle)
-            if lease is not None and (lease.extensions or lease.status is not LeaseStatus.OWNED):
-                if lease.is_exclusive and process.owns(handle):
-                    self._unconfirmed.remove(handle)
-                    self._queued.append(message)
-                    self.go_on()
-                    return
-            elif lease is not None and self.now() < since + max(1.0, threshold):
-                look_later()
-                return
-            self.world.disturb(self.name, "drops a message that no extension confirmed")
-            self._unconfirmed.discard(handle)
-            process.let_expire(handle)
+    def _look_at(self, due: float) -> None:
+        # Otherwise an earlier look has taken its place.
+        if due == self._looks_at:
+            self._looks_at = None
+            self._look()
             self.go_on()
 
-        def look_later() -> None:
-            again = partial(self.when_awake, process, look)
-            self.world.clock.at(self.world.clock() + CONFIRM_LOOK_SECONDS, again)
+    def _start_tasks(self) -> None:
+        while self._queued and len(self.running) < self.world.profile.concurrency:
+            if not self._begin(self._queued.popleft()):
+                # Its slot is free.
+                self._look()
 
-        self._unconfirmed.add(handle)
-        look_later()
-
-    def _begin(self, message: dict[str, Any]) -> None:
-        if self.world.order.is_kept and not self._intake.may_begin(message["ReceiptHandle"]):
-            return
-        if self.keeper.is_lost(message["ReceiptHandle"]):
-            self.world.disturb(self.name, "loses a lease before its task starts")
-            self.keeper.disown(message["ReceiptHandle"])
-            return
-        execution = self.world.begun(self, message)
+    def _begin(self, arrived: Arrived) -> bool:
+        """Start a message's task, unless the message is no longer ours."""
+        if not self._may_begin(arrived):
+            return False
+        execution = self.world.begun(self, arrived.message)
         self.running[execution.handle] = execution
         self._net.begin(execution.handle)
         self.keeper.note_start(execution.handle)
@@ -256,6 +264,21 @@ class SimulatedWorker:
             self.world.clock() + seconds,
             lambda: self.when_awake(process, partial(self._finish, execution)),
         )
+        return True
+
+    def _may_begin(self, arrived: Arrived) -> bool:
+        """Return whether a task may begin, as `LeasedRequest` decides it."""
+        handle, lease = arrived.handle, arrived.lease
+        is_lost = self.keeper.is_lost(handle)
+        if self.world.order.is_kept:
+            if self.keeper.find(handle) is not lease or lease.goal is not Goal.HOLD:
+                self.world.disturb(self.name, "starts no task whose message was released")
+                return False
+            is_lost = not self.keeper.owns(handle)
+        if is_lost:
+            self.world.disturb(self.name, "loses a lease before its task starts")
+            self.keeper.disown(handle)
+        return not is_lost
 
     def _finish(self, execution: Execution) -> None:
         del self.running[execution.handle]
@@ -264,26 +287,23 @@ class SimulatedWorker:
             self.world.disturb(self.name, "loses a task's end")
             self.world.clock.at(
                 self.world.clock() + LOOK_SECONDS,
-                partial(self.when_awake, self.keeper, self._look),
+                partial(self.when_awake, self.keeper, self._look_for_lost_ends),
             )
         elif self.world.succeeds(execution):
             self.keeper.done(execution.handle)
         else:
             self.keeper.release(execution.handle, self.world.release_delay())
         self._net.end(execution.handle)
+        self._look()
         self.go_on()
 
-    def _look(self) -> None:
+    def _look_for_lost_ends(self) -> None:
         self._net.look()
         self.go_on()
 
-    def _return_unstarted(self) -> None:
-        self._intake.leave("consumer closed")
+    def _release_queued(self) -> None:
         while self._queued:
-            self.keeper.release(self._queued.popleft()["ReceiptHandle"])
-        for handle in self._unconfirmed:
-            self.keeper.release(handle)
-        self._unconfirmed.clear()
+            self.keeper.release(self._queued.pop().handle)
 
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "celery_sqs_heartbeat"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 #: The modules that a message passes through, or that describe it.
 MESSAGE_PATH = (
-    *("transport", "worker", "consumer", "link", "keeper", "leases", "sqs"),
+    *("transport", "receiving", "worker", "consumer", "link", "keeper", "leases", "sqs"),
     *("current", "journal", "observe", "settings", "common"),
 )
 LISTED = re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE)

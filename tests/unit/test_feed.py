@@ -15,10 +15,14 @@ import pytest
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
 from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
+from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, QueueDirectory
 from celery_sqs_heartbeat.sqs.sending import guard
-from celery_sqs_heartbeat.transport.feed import MAX_ENDING, Feed
+from celery_sqs_heartbeat.transport.feed import Feed
+from celery_sqs_heartbeat.transport.terms import LeasedQueues, QueueTerms
 from tests.support.waiting import PATIENCE, wait_until
 
 FIFO, STANDARD = "orders.fifo", "orders"
@@ -29,27 +33,40 @@ class Scene:
 
     Attributes:
         slots: How many prefetch slots are free.
-        has_consumer: Whether the queue has a consumer.
+        attributes: What the attributes of its queues are.
+        now: The time, in seconds, for the age of the attributes that are known.
+        queues: Those with a consumer.
         asked: How many messages each receive asks for.
+        parameters: Those of the last receive.
         on_receive: Is called by each receive, on its thread.
     """
 
     def __init__(self, queue: str, conf: dict[str, Any], *, waiting_room: int = 100) -> None:
-        self.slots, self.has_consumer = 10, True
+        self.queue, self.slots, self.now = queue, 10, 0.0
+        self.queues = [queue]
+        self.attributes = QueueAttributes(visibility_timeout=30, is_known=True)
+        self.parameters: dict[str, Any] = {}
         self.asked: SimpleQueue[int] = SimpleQueue()
         self.on_receive: Callable[[], object] = bool
         self.client: Any = SimpleNamespace(receive_message=self.receive)
         self._is_over = threading.Event()
         self.polled = PolledQueues()
         values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
+        settings = read_settings(values.get)
+        queues = QueueDirectory(
+            lambda url: self.attributes, lambda job: job(), clock=lambda: self.now
+        )
+        terms = QueueTerms(settings, queues)
         heartbeat: Any = SimpleNamespace(
-            feeds=[],
+            polls=[],
             polling=SignalSafeLock(),
             polled=self.polled,
-            settings=read_settings(values.get),
             groups=Mock(next_up=0, has_room=True, most_wanted=waiting_room),
-            leased=SimpleNamespace(asked_timeout=lambda *_: 30, lease_url=lambda url: url),
-            terms=SimpleNamespace(longest_wait=lambda *_: 10),
+            leased=LeasedQueues(
+                settings=settings, queues=queues, clients=Mock(), terms=terms, has_limit=True
+            ),
+            poll_clients=Mock(side_effect=lambda url: self.client),
+            terms=terms,
             keeper=Mock(is_behind=False, ending=0),
             note_poll=lambda *_: None,
             is_ending=False,
@@ -61,19 +78,20 @@ class Scene:
             polling_interval=0,
             wait_seconds=10,
             prefetch_count=10,
-            queues=lambda: [queue],
+            queues=lambda: self.queues,
             is_leased=lambda queue: True,
-            consumer=lambda queue: bool if self.has_consumer else None,
+            consumer=lambda queue: bool if queue in self.queues else None,
+            broker=Mock(),
             free_slots=lambda: self.slots,
             url=lambda queue: f"https://sqs/1/{queue}",
             wanted_attributes=lambda: ([], []),
-            client=lambda queue: self.client,
         )
         self.heartbeat = heartbeat
         self.feed = Feed(kombu=kombu, heartbeat=heartbeat, deliverer=Mock(), wake=bool)
 
     def receive(self, **asked: Any) -> dict[str, Any]:
         self.on_receive()
+        self.parameters = asked
         self.asked.put(asked["MaxNumberOfMessages"])
         self._is_over.wait(PATIENCE)
         return {}
@@ -81,7 +99,7 @@ class Scene:
     def end(self) -> None:
         self.feed.stop()
         self._is_over.set()
-        assert self.feed.join(PATIENCE)
+        assert self.feed.receiver.join(PATIENCE)
 
 
 @pytest.fixture
@@ -137,11 +155,15 @@ def test_a_receive_leaves_room_for_what_open_polls_may_bring(
     new_scene: Callable[..., Scene], open_polls: list[tuple[str, int]], asked: int
 ) -> None:
     scene = new_scene(FIFO, {"fifo_batch": 10}, waiting_room=10)
-    polls = [
-        Poll(source=Source(queue, lambda poll: ()), count=count, booked=count, is_beside=False)
+    scene.heartbeat.polls += [
+        Poll(
+            source=Source(queue, lambda poll: (), in_order=queue.endswith(".fifo")),
+            count=count,
+            booked=count,
+            is_beside=False,
+        )
         for queue, count in open_polls
     ]
-    scene.heartbeat.feeds.append(SimpleNamespace(polls=polls))
     scene.feed.consume()
     assert scene.asked.get(timeout=PATIENCE) == asked
 
@@ -158,6 +180,45 @@ def test_a_slot_that_is_freed_while_the_worker_ends_causes_no_poll(
     scene.slots = 1
     scene.feed.fill()
     assert len(scene.feed.polls) == (0 if is_ending else 1)
+
+
+def test_a_poll_asks_for_the_timeout_that_its_queue_has_by_then(
+    new_scene: Callable[..., Scene],
+) -> None:
+    scene = new_scene()
+    scene.slots = 0
+    scene.feed.consume()
+    scene.attributes, scene.now = QueueAttributes(visibility_timeout=90), REFRESH_SECONDS + 1
+    # The first one has the attributes read again.
+    scene.feed.look()
+    scene.slots = 1
+    scene.feed.look()
+    scene.asked.get(timeout=PATIENCE)
+    (poll,) = scene.feed.polls
+    assert poll.queue is not None
+    assert (poll.queue.timeout, scene.parameters["VisibilityTimeout"]) == (90, 90)
+
+
+@pytest.mark.parametrize("is_other", [False, True], ids=["the same queue", "another queue"])
+def test_a_queue_that_is_cancelled_during_a_look_is_not_polled_again(
+    new_scene: Callable[..., Scene], *, is_other: bool
+) -> None:
+    # A look is made on another thread than the consumer's.
+    scene = new_scene()
+    scene.slots = 0
+    scene.queues.insert(0, "other")
+    scene.feed.consume()
+    cancelled = "other" if is_other else scene.queue
+
+    def cancel(url: str) -> str:
+        scene.queues[:] = [each for each in scene.queues if each != cancelled]
+        scene.feed.cancel(cancelled)
+        return url
+
+    scene.heartbeat.leased.lease_url = cancel
+    scene.slots = 10
+    scene.feed.look()
+    assert [poll.source.name for poll in scene.feed.polls] == scene.queues
 
 
 @pytest.fixture
@@ -208,7 +269,7 @@ def test_a_receive_that_boto3_has_not_sent_is_given_up_when_its_consumer_has_end
     scene = new_scene()
 
     def end_and_send() -> None:
-        scene.has_consumer, scene.slots = False, 0
+        scene.feed.cancel(scene.queue)
         send(client)
 
     client.receive_message, scene.client, scene.on_receive = scene.receive, client, end_and_send
@@ -233,7 +294,7 @@ def test_nothing_is_logged_within_the_lock_of_the_polls(
         threading.Thread(target=take_lock).start()
         assert got.wait(PATIENCE)
 
-    logger = logging.getLogger("celery_sqs_heartbeat.transport.feed")
+    logger = logging.getLogger("celery_sqs_heartbeat.receiving.receiver")
     monkeypatch.setattr(logger, "handle", emit)
     scene.heartbeat.keeper.ending = MAX_ENDING
     scene.feed.consume()

@@ -1,4 +1,4 @@
-"""Messages that wait for another one of their group before Celery gets them."""
+"""Messages that wait for another one of their group before they are handed over."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ import pytest
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
-from celery_sqs_heartbeat.transport.kombu_channel import Payload
 
 URL = "https://sqs/1/orders.fifo"
 QUEUE = "orders.fifo"
 TERMS = replace(LeaseTerms.of(30), in_order=True)
+CONSUMED = ConsumedQueue(name=QUEUE, url=URL, lease_url=URL, terms=TERMS)
 
 
 class Scene:
-    """A keeper, the waiting messages, and the delivered ones."""
+    """A keeper, the waiting messages, and those that were handed over."""
 
     def __init__(self, limit: int = 90) -> None:
         self.clock = FakeClock(1000.0)
         self.keeper = ThreadKeeper(SimulatedSqs(self.clock), clock=self.clock)
         self.groups = GroupWaitlist(keeper=self.keeper, limit=limit)
-        self.delivered: list[str] = []
+        self.taken: list[str] = []
 
     def receive(self, *names: str, group: str = "g", terms: LeaseTerms = TERMS) -> None:
         """Receive messages in one answer. Each name ends with the message's number."""
-        for name in names:
-            attributes = {"MessageGroupId": group, "SequenceNumber": name[1:]}
-            message = {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes}
-            self.keeper.receive(URL, message, terms=terms)
-        payloads = [payload(name) for name in names]
-        for each in self.groups.hold_back(payloads, queue=QUEUE, deliver=self._deliver):
-            self._deliver(each)
+        arrived = [self.lease_on(name, group=group, terms=terms) for name in names]
+        for each in self.groups.hold_back(arrived, take=self._take):
+            self._take(each)
 
-    def _deliver(self, each: Payload) -> None:
-        self.delivered.append(each["properties"]["delivery_tag"])
+    def lease_on(self, name: str, *, group: str = "g", terms: LeaseTerms = TERMS) -> Arrived:
+        attributes = {"MessageGroupId": group, "SequenceNumber": name[1:]}
+        message = {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes}
+        self.keeper.receive(URL, message, terms=terms)
+        return Arrived(queue=CONSUMED, message=message, lease=self.lease(name))
+
+    def _take(self, arrived: Arrived) -> None:
+        self.taken.append(arrived.handle)
 
     def lease(self, name: str) -> Lease:
         lease = self.keeper.find(name)
@@ -56,43 +59,39 @@ class Scene:
         return {each.message_id: each.cause for each in leases if each.goal is Goal.RELEASE}
 
 
-def payload(name: str) -> Payload:
-    return {"properties": {"delivery_tag": name}}
-
-
-def test_the_first_of_each_group_is_delivered_and_the_others_wait() -> None:
+def test_the_first_of_each_group_is_handed_over_and_the_others_wait() -> None:
     scene = Scene()
     scene.receive("m1", "m2", "m3")
     scene.receive("n1", "n2", group="h")
-    assert scene.delivered == ["m1", "n1"]
+    assert scene.taken == ["m1", "n1"]
     assert len(scene.groups) == 3
 
 
-def test_the_next_is_delivered_once_the_delete_is_confirmed() -> None:
+def test_the_next_is_handed_over_once_the_delete_is_confirmed() -> None:
     scene = Scene()
     scene.receive("m1", "m2", "m3")
     scene.keeper.done("m1")
-    scene.groups.look()
-    assert scene.delivered == ["m1"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1"]
     scene.confirm_delete("m1")
-    scene.groups.look()
-    assert scene.delivered == ["m1", "m2"]
-    scene.groups.look()
-    assert scene.delivered == ["m1", "m2"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1", "m2"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1", "m2"]
 
 
 def test_messages_without_a_place_in_a_group_do_not_wait() -> None:
     scene = Scene()
     scene.receive("m1", "m2", terms=LeaseTerms.of(30))
-    assert scene.delivered == ["m1", "m2"]
+    assert scene.taken == ["m1", "m2"]
 
 
-def test_messages_released_with_the_first_are_not_delivered() -> None:
+def test_messages_released_with_the_first_are_not_handed_over() -> None:
     scene = Scene()
     scene.receive("m1", "m2")
     scene.keeper.release("m1", cause="failed")
-    scene.groups.look()
-    assert scene.delivered == ["m1"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1"]
     assert len(scene.groups) == 0
     assert scene.causes() == {"m1": "failed", "m2": GROUP_STOPPED}
 
@@ -112,8 +111,8 @@ def test_the_single_message_that_a_receive_may_always_return_has_room() -> None:
     scene.receive("m2")
     assert scene.causes() == {}
     scene.confirm_delete("m1")
-    scene.groups.look()
-    assert scene.delivered == ["m1", "m2"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1", "m2"]
 
 
 def test_beyond_the_room_one_message_of_each_group_may_wait() -> None:
@@ -131,7 +130,7 @@ def test_beyond_the_room_one_message_of_each_group_may_wait() -> None:
 
 
 @pytest.mark.parametrize(("limit", "wait", "wanted"), [(0, 0, 1), (3, 0, 4), (3, 2, 2), (3, 3, 1)])
-def test_a_receive_may_return_messages_for_the_room_and_one_to_deliver(
+def test_a_receive_may_return_messages_for_the_room_and_one_to_hand_over(
     limit: int, wait: int, wanted: int
 ) -> None:
     scene = Scene(limit)
@@ -146,7 +145,7 @@ def test_a_slot_is_kept_for_the_next_of_a_group() -> None:
     scene.keeper.done("m1")
     assert scene.groups.next_up == 1
     scene.confirm_delete("m1")
-    scene.groups.look()
+    scene.groups.take_due()
     assert scene.groups.next_up == 0
 
 
@@ -155,8 +154,8 @@ def test_a_waiting_message_whose_lease_has_expired_is_released() -> None:
     scene.receive("m1", "m2")
     scene.clock.advance(31)
     scene.confirm_delete("m1")
-    scene.groups.look()
-    assert scene.delivered == ["m1"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1"]
     assert len(scene.groups) == 0
     assert scene.keeper.find("m2") is None
 
@@ -166,8 +165,8 @@ def test_a_waiting_message_that_was_extended_after_its_expiry_is_released() -> N
     scene.receive("m1", "m2")
     scene.lease("m2").is_exclusive = False
     scene.confirm_delete("m1")
-    scene.groups.look()
-    assert scene.delivered == ["m1"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1"]
     assert scene.keeper.find("m2") is None
 
 
@@ -176,8 +175,8 @@ def test_a_message_that_has_waited_for_half_of_its_time_is_released() -> None:
     scene.receive("m1", "m2", terms=replace(TERMS, max_lease=50.0))
     scene.clock.advance(26)
     scene.confirm_delete("m1")
-    scene.groups.look()
-    assert scene.delivered == ["m1"]
+    scene.groups.take_due()
+    assert scene.taken == ["m1"]
     assert scene.causes() == {"m2": WAITED_LONG}
 
 
@@ -192,27 +191,10 @@ def test_leaving_a_queue_releases_its_messages_from_the_last_and_no_others() -> 
     assert scene.lease("m1").goal is Goal.HOLD
 
 
-def test_a_call_that_was_lost_is_made_again_by_the_next_look() -> None:
+def test_a_message_whose_lease_has_ended_neither_waits_nor_is_handed_over() -> None:
     scene = Scene()
-    scene.receive("m1", "m2")
-    scene.confirm_delete("m1")
-    scene.groups.call_soon = lambda call: None
-    scene.groups.wake()
-    scene.groups.call_soon = lambda call: call()
-    scene.groups.wake()
-    assert scene.delivered == ["m1"]
-    scene.groups.look()
-    assert scene.delivered == ["m1", "m2"]
-
-
-def test_nothing_is_called_while_nothing_waits() -> None:
-    scene = Scene()
-    scene.receive("m1")
-    scene.groups.call_soon = lambda call: pytest.fail("called for nothing")
-    scene.groups.look()
-
-
-def test_a_message_without_a_lease_is_not_delivered() -> None:
-    scene = Scene()
-    deliver = scene.groups.hold_back
-    assert deliver([payload("m1")], queue=QUEUE, deliver=lambda _: None) == []
+    arrived = scene.lease_on("m1")
+    scene.keeper.let_expire("m1")
+    assert scene.keeper.find("m1") is None
+    assert scene.groups.hold_back([arrived], take=lambda _: None) == []
+    assert len(scene.groups) == 0

@@ -32,7 +32,19 @@ PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
 #: taken for one that does: a new one has to hide, or be named.
 PLAIN = {
     *("sqs_name", "segments", "first", "span"),
-    *("queue", "queue_url", "url", "message_id", "task", "task_id", "name", "arn", "id", "what"),
+    *(
+        "queue",
+        "queue_url",
+        "url",
+        "lease_url",
+        "message_id",
+        "task",
+        "task_id",
+        "name",
+        "arn",
+        "id",
+        "what",
+    ),
     *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
     *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
     *("group", "sequence_number", "grp", "sn"),
@@ -55,6 +67,8 @@ PLAIN_OF_CLASS = {
     ("PageAnswer", "payload"),
     # A message's id.
     ("_Wanted", "message"),
+    # By the names of tasks, and names of attributes.
+    *(("ConsumedQueue", name) for name in ("task_terms", "system_attributes", "sender_attributes")),
     # The output of commands.
     ("Style", "color"),
     ("Styled", "text"),

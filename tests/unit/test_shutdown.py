@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,7 +20,11 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.worker import shutdown
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from celery_sqs_heartbeat.worker.shutdown import flush_time_left, release_unstarted
+from celery_sqs_heartbeat.worker.shutdown import (
+    flush_time_left,
+    release_all,
+    release_unstarted,
+)
 from tests.support.insides import ready_lock_of
 from tests.support.waiting import PATIENCE
 
@@ -274,11 +278,25 @@ def test_a_task_that_starts_as_the_worker_shuts_down_keeps_its_message(*, is_cla
     request = Waiting()
     request.is_claimed_meanwhile = is_claimed
     groups = SimpleNamespace(leave=lambda cause: None)
-    heartbeat = SimpleNamespace(groups=groups, arriving=set(), requests={"key": request})
+    heartbeat = SimpleNamespace(
+        groups=groups, polling=SignalSafeLock(), arriving=set(), requests={"key": request}
+    )
     executor = SimpleNamespace(shutdown=lambda **options: None)
     release_unstarted(cast("Any", heartbeat), SimpleNamespace(executor=executor))
     assert request.released == ([] if is_claimed else ["shutdown"])
     assert request.claim_start() is is_claimed
+
+
+@pytest.mark.parametrize(
+    "end", [lambda heartbeat: release_unstarted(heartbeat, SimpleNamespace()), release_all]
+)
+def test_messages_that_wait_for_their_group_are_released_while_no_poll_adds_to_them(
+    end: Callable[[Any], object],
+) -> None:
+    polling, is_locked = SignalSafeLock(), list[bool]()
+    groups = SimpleNamespace(leave=lambda cause: is_locked.append(polling.defer(bool)))
+    end(SimpleNamespace(groups=groups, polling=polling, arriving=set(), requests={}))
+    assert is_locked == [True]
 
 
 @pytest.mark.parametrize(

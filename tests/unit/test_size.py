@@ -10,10 +10,12 @@ import pytest
 from tests import size
 
 #: The most files and lines of code of each part.
+#: Receiving has been cut from delivering, so that it can move to the keeper's process. What is
+#: double meanwhile, a credit here and slots there, goes with that move.
 LIMITS = {
-    "core": (size.core, 163, 13_370),
-    "package": (size.package, 408, 26_340),
-    "tests": (size.tests, 564, 53_780),
+    "core": (size.core, 168, 13_650),
+    "package": (size.package, 413, 26_620),
+    "tests": (size.tests, 565, 54_150),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kombu import Connection
@@ -67,18 +68,21 @@ def connection() -> Connection:
     )
 
 
-def test_a_channel_has_leases_only_while_a_heartbeat_is_bound() -> None:
+def new_heartbeat(**options: Any) -> Heartbeat:
     clients = ClientPool()
+    return Heartbeat(
+        keeper=ThreadKeeper(BotoSqs(clients)),
+        settings=Settings(),
+        queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
+        clients=clients,
+        **options,
+    )
+
+
+def test_a_channel_has_leases_only_while_a_heartbeat_is_bound() -> None:
     with connection() as made:
         assert type(made.channel()) is SQS.Channel
-        bind(
-            Heartbeat(
-                keeper=ThreadKeeper(BotoSqs(clients)),
-                settings=Settings(),
-                queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
-                clients=clients,
-            )
-        )
+        bind(new_heartbeat())
         try:
             assert type(made.channel()) is Channel
         finally:
@@ -133,6 +137,17 @@ def test_every_call_has_a_timeout_longer_than_a_poll_and_every_poll_a_connection
     assert with_timeouts(options, wait=20) == {"region": "x", "client-config": kept}
     assert repr(options) == before
     assert with_timeouts({}, wait=20)["client-config"]["read_timeout"] == 30.0
+
+
+def test_channels_look_for_turns_only_while_messages_wait_for_their_group() -> None:
+    feeds = [Mock(), Mock()]
+    heartbeat = new_heartbeat(feeds=feeds)
+    heartbeat.take_turns()
+    assert [feed.fill.call_count for feed in feeds] == [0, 0]
+    waiting: Any = [Mock()]
+    heartbeat.groups = waiting
+    heartbeat.take_turns()
+    assert [feed.fill.call_count for feed in feeds] == [1, 1]
 
 
 def test_a_line_to_log_once_is_new_once_for_each_subject() -> None:

@@ -1,10 +1,10 @@
 """Messages of FIFO queues that wait for another of their group.
 
 With `fifo_batch` above 1, one receive may return several messages of a group, and a pool would run
-them side by side. So Celery gets only the first. The others wait here: leased, but without a
-prefetch slot or a request. Celery gets the next one when SQS has confirmed the delete of the
+them side by side. So only the first is handed over. The others wait here: leased, but without a
+prefetch slot or a request. The next one is handed over when SQS has confirmed the delete of the
 message before it. The end of its task is not enough: if the delete fails, that message is received
-again, and none behind it may have run by then. The keeper decides which waiting messages are
+again, and none behind it may have run by then. The book decides which waiting messages are
 released when one fails (`leases.group_order`). They are only skipped here.
 
 We considered a queue of requests in front of the pool. Each would take a prefetch slot, and Celery
@@ -21,8 +21,23 @@ from dataclasses import dataclass, field
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.transport.kombu_channel import Payload
+from celery_sqs_heartbeat.receiving.answers import Message
+from celery_sqs_heartbeat.receiving.keeping import Keeping
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrived:
+    """A message that was received and has a lease, but is not handed over yet."""
+
+    queue: ConsumedQueue
+    message: Message = field(repr=False)
+    lease: Lease
+
+    @property
+    def handle(self) -> str:
+        """Its receipt handle."""
+        return str(self.message["ReceiptHandle"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,26 +45,17 @@ class _Waiting:
     """One waiting message.
 
     Attributes:
-        queue: Celery's name for its queue.
         ahead: The lease on the message before it, if both arrived in one answer.
-        deliver: Delivers it to its consumer.
+        take: Is called when its turn has come.
     """
 
-    payload: Payload = field(repr=False)
-    lease: Lease
-    queue: str
+    arrived: Arrived
     ahead: Lease | None
-    deliver: Callable[[Payload], object] = field(repr=False)
-
-    @property
-    def tag(self) -> str:
-        return tag_of(self.payload)
+    take: Callable[[Arrived], object] = field(repr=False)
 
 
 class GroupWaitlist:
-    """The messages of one worker that wait for their turn.
-
-    It is used where messages are delivered, on the worker's event loop, except for `wake`.
+    """The messages of one worker that wait for their turn. Its user holds a lock around it.
 
     The first message of its group in an answer may wait beyond the limit if no other message of
     its group waits. SQS delivers it only if the message ahead of it is deleted at SQS or its lease
@@ -59,17 +65,12 @@ class GroupWaitlist:
 
     Args:
         limit: How many messages may wait, not counting those beyond the limit.
-
-    Attributes:
-        call_soon: Calls a function where messages are delivered.
     """
 
-    def __init__(self, *, keeper: LinkedKeeper, limit: int) -> None:
-        self.call_soon: Callable[[Callable[[], object]], object] = lambda call: call()
+    def __init__(self, *, keeper: Keeping, limit: int) -> None:
         self._keeper = keeper
         self._limit = limit
         self._waiting: dict[tuple[str, str | None], deque[_Waiting]] = {}
-        self._is_called = False
 
     def __len__(self) -> int:
         return sum(len(waiting) for waiting in tuple(self._waiting.values()))
@@ -86,7 +87,7 @@ class GroupWaitlist:
 
     @property
     def next_up(self) -> int:
-        """How many will be delivered soon, because the message ahead is being deleted."""
+        """How many will be handed over soon, because the message ahead is being deleted."""
         return sum(
             waiting[0].ahead is not None and waiting[0].ahead.goal is not Goal.HOLD
             for waiting in tuple(self._waiting.values())
@@ -94,99 +95,73 @@ class GroupWaitlist:
         )
 
     def hold_back(
-        self, payloads: Iterable[Payload], *, queue: str, deliver: Callable[[Payload], object]
-    ) -> list[Payload]:
-        """Return the messages that may be delivered now. The others wait, in their order.
+        self, messages: Iterable[Arrived], *, take: Callable[[Arrived], object]
+    ) -> list[Arrived]:
+        """Return the messages that may be handed over now. The others wait, in their order.
 
         Args:
-            deliver: Is called with each of the others when its turn comes.
+            take: Is called with each of the others when its turn comes.
         """
         ready = []
         ahead: dict[str | None, Lease] = {}
-        for payload in payloads:
-            tag = tag_of(payload)
-            lease = self._keeper.find(tag)
-            if lease is None:
-                # Released with the message before it, which SQS has confirmed.
-                continue
+        for arrived in messages:
+            lease = arrived.lease
             if not lease.is_in_order:
-                ready.append(payload)
+                ready.append(arrived)
                 continue
-            if lease.goal is not Goal.HOLD:
+            if lease.goal is not Goal.HOLD or not self._has(arrived):
                 # Released with the message before it.
                 continue
             key = (lease.queue_url, lease.group)
             is_alone = lease.group not in ahead and key not in self._waiting
-            if not self._keeper.waits_behind(tag):
-                ready.append(payload)
+            if not self._keeper.waits_behind(arrived.handle):
+                ready.append(arrived)
             elif len(self) >= self._limit and not is_alone:
-                self._keeper.release(tag, cause=NO_ROOM)
+                self._keeper.release(arrived.handle, cause=NO_ROOM)
             else:
-                self._waiting.setdefault(key, deque()).append(
-                    _Waiting(
-                        payload=payload,
-                        lease=lease,
-                        queue=queue,
-                        ahead=ahead.get(lease.group),
-                        deliver=deliver,
-                    )
-                )
+                waiting = _Waiting(arrived=arrived, ahead=ahead.get(lease.group), take=take)
+                self._waiting.setdefault(key, deque()).append(waiting)
             ahead[lease.group] = lease
         return ready
 
-    def wake(self) -> None:
-        """Schedule the delivery of messages whose turn has come. Can be called from any thread."""
-        if self._waiting and not self._is_called:
-            self._is_called = True
-            self.call_soon(self.deliver_due)
-
-    def look(self) -> None:
-        """Do as `wake`, even if an earlier call is pending: a lost connection may have lost it."""
-        self._is_called = False
-        self.wake()
-
-    def deliver_due(self) -> None:
-        """Deliver the messages whose turn has come."""
-        self._is_called = False
+    def take_due(self) -> None:
+        """Take the messages whose turn has come."""
         for key in tuple(self._waiting):
             for waiting in self._due(key):
-                waiting.deliver(waiting.payload)
+                waiting.take(waiting.arrived)
 
     def leave(self, cause: str, queue: str | None = None) -> None:
         """Release all waiting messages, of one queue or of all."""
         for key, group in tuple(self._waiting.items()):
-            if queue is None or all(each.queue == queue for each in group):
+            if queue is None or all(each.arrived.queue.name == queue for each in group):
                 self._waiting.pop(key, None)
                 for each in reversed(group):
-                    self._release(each, cause)
+                    self._release(each.arrived, cause)
 
     def _due(self, key: tuple[str, str | None]) -> Iterator[_Waiting]:
-        """Remove and yield the messages of one group that may be delivered."""
+        """Remove and yield the messages of one group that may be handed over."""
         while group := self._waiting.get(key):
-            first = group[0]
-            is_left = self._keeper.find(first.tag) is first.lease
-            is_held = is_left and first.lease.goal is Goal.HOLD
-            if is_held and self._keeper.waits_behind(first.tag):
+            first = group[0].arrived
+            is_held = self._has(first) and first.lease.goal is Goal.HOLD
+            if is_held and self._keeper.waits_behind(first.handle):
                 return
-            group.popleft()
+            waiting = group.popleft()
             if not group:
                 self._waiting.pop(key, None)
             if not is_held:
                 # Released with a message before it.
                 continue
-            if not (self._keeper.owns(first.tag) and first.lease.is_exclusive):
+            if not (self._keeper.owns(first.handle) and first.lease.is_exclusive):
                 # A FIFO queue does not accept a handle that has expired once.
                 self._release(first, GROUP_STOPPED)
             elif policy.is_half_over(first.lease, self._keeper.now()):
                 self._release(first, WAITED_LONG)
             else:
-                yield first
+                yield waiting
 
-    def _release(self, waiting: _Waiting, cause: str) -> None:
-        if self._keeper.find(waiting.tag) is waiting.lease:
-            self._keeper.release(waiting.tag, cause=cause)
+    def _has(self, arrived: Arrived) -> bool:
+        return self._keeper.find(arrived.handle) is arrived.lease
 
-
-def tag_of(payload: Payload) -> str:
-    """Return the delivery tag of a message: its receipt handle."""
-    return str(payload["properties"]["delivery_tag"])
+    def _release(self, arrived: Arrived, cause: str) -> None:
+        if self._has(arrived):
+            self._keeper.release(arrived.handle, cause=cause)

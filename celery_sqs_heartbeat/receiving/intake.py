@@ -1,0 +1,301 @@
+"""What one channel has received: leased here, and handed over as soon as its tasks may start.
+
+A message of an answer is handed over if it is new, certainly ours, the first of its group, and if
+there is room for it. What must wait, waits here, with its lease. Room is a credit: its owner says
+up to which number, counted from the first, messages may be handed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.leases.actions import is_confirmed
+from celery_sqs_heartbeat.leases.events import ARRIVED_LATE
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
+from celery_sqs_heartbeat.leases.lease import Goal
+from celery_sqs_heartbeat.leases.message import group_of, sequence_number_of
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.receiving.answers import Message
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.keeping import Keeping
+from celery_sqs_heartbeat.receiving.task_names import task_of
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+
+logger = get_logger(__name__)
+
+#: Cause of releasing a message whose consumer has ended before it was handed over.
+NOT_DELIVERED = "not delivered"
+_NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
+_NOT_STARTED = {
+    ReceivedAs.REDELIVERED: (
+        "it was received again, and already runs or waits here; its lease continues"
+    ),
+    ReceivedAs.FINISHED: "it was received again after its task was done; it is deleted",
+    ReceivedAs.RELEASED: "an earlier release of it is unanswered and may end its lease any time",
+    ReceivedAs.LAPSED: "it arrived after its visibility timeout had ended, or may have ended",
+}
+
+
+@dataclass(eq=False)
+class _Batch:
+    """The new messages of one answer, until it is certain of each whether it is ours.
+
+    Attributes:
+        age: How old its receive was when it arrived, in seconds.
+        arrived_at: When it arrived, in seconds of the keeper's clock.
+    """
+
+    queue: ConsumedQueue
+    left: deque[Arrived] = field(repr=False)
+    age: float
+    arrived_at: float
+    ours: list[Arrived] = field(default_factory=list, repr=False)
+
+
+class Intake:
+    """Leases the messages of a channel's receives, and hands them over. For any thread.
+
+    Args:
+        waitlist: The messages that wait for another of their group, of all channels.
+        lock: Guards `waitlist` and everything here.
+        hand_over: Takes messages that may start now. Called without the lock.
+    """
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeping,
+        waitlist: GroupWaitlist,
+        lock: SignalSafeLock,
+        hand_over: Callable[[list[Arrived]], object],
+    ) -> None:
+        self._keeper = keeper
+        self._waitlist = waitlist
+        self._lock = lock
+        self._hand_over = hand_over
+        self._batches: list[_Batch] = []
+        self._ready: deque[Arrived] = deque()
+        self._limit = self._handed_over = 0
+        self._ended: set[str] = set()
+        self._has_ended = False
+
+    @property
+    def room(self) -> int:
+        """How many more messages may be handed over, beside those that are held here."""
+        arriving = sum(len(each.left) + len(each.ours) for each in tuple(self._batches))
+        held = arriving + len(self._ready) + self._waitlist.next_up
+        return self._limit - self._handed_over - held
+
+    @property
+    def free(self) -> int:
+        """How many more messages may be handed over."""
+        return self._limit - self._handed_over
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether SQS must confirm an extension before messages may be handed over."""
+        return bool(self._batches)
+
+    def allow(self, limit: int) -> None:
+        """Set how many messages may be handed over in all. It may be less than before."""
+        self._limit = limit
+
+    def begin(self, *queues: str) -> None:
+        """Hand messages of queues over, which may have ended before."""
+        self._ended.difference_update(queues)
+
+    def end(self, queue: str | None = None) -> None:
+        """Hand no more messages of a queue over, or none at all. Release those that wait."""
+        with self._lock:
+            if queue is None:
+                self._has_ended = True
+            else:
+                self._ended.add(queue)
+            self._release_ended()
+
+    def take(
+        self,
+        queue: ConsumedQueue,
+        messages: Sequence[Message],
+        *,
+        sent_at: float,
+    ) -> None:
+        """Lease the messages of an answer, and hand over those that may start.
+
+        Args:
+            queue: As it was when its receive was sent.
+            sent_at: When that was, in seconds of the keeper's clock.
+        """
+        if not self._is_open(queue.name):
+            self.refuse(queue, messages, sent_at=sent_at)
+            return
+        fresh = self._lease_all(queue, messages, sent_at)
+        now = self._keeper.now()
+        with self._lock:
+            if fresh:
+                self._batches.append(_Batch(queue, deque(fresh), now - sent_at, now))
+        self.look()
+
+    def refuse(
+        self, queue: ConsumedQueue, messages: Iterable[Message], *, sent_at: float
+    ) -> list[Message]:
+        """Release the messages of an answer that no one takes. Return those that were new."""
+        with self._keeper.gathering():
+            new = [
+                each for each in messages if self._lease(queue, each, sent_at)[0] is ReceivedAs.NEW
+            ]
+            # The last message of a group first.
+            for message in reversed(new):
+                self._keeper.release(message["ReceiptHandle"], cause=NOT_DELIVERED)
+        return new
+
+    def look(self) -> None:
+        """Hand over what may start by now."""
+        with self._lock:
+            # First: no message of a consumer that has ended may begin to wait for its group.
+            self._release_ended()
+            dropped = [each for batch in tuple(self._batches) for each in self._go_through(batch)]
+            self._waitlist.take_due()
+            self._release_ended()
+            over = []
+            while self._ready and self._handed_over < self._limit:
+                if self._is_held(arrived := self._ready.popleft()):
+                    over.append(arrived)
+                    self._handed_over += 1
+        if over:
+            self._hand_over(over)
+        for arrived in dropped:
+            logger.warning(
+                "sqs-heartbeat: message %s of %s is not started: too little was left of its "
+                "visibility timeout when it arrived, and SQS confirmed no extension",
+                arrived.lease.message_id,
+                arrived.queue.name,
+            )
+
+    def _is_open(self, queue: str) -> bool:
+        return not self._has_ended and queue not in self._ended
+
+    def _lease_all(
+        self, queue: ConsumedQueue, messages: Iterable[Message], sent_at: float
+    ) -> list[Arrived]:
+        """Lease the messages of an answer. Return those that are new.
+
+        If a message is left to SQS, the later messages of its group are released, because SQS
+        must deliver them after it.
+        """
+        fresh: list[Arrived] = []
+        new: list[str] = []
+        behind: list[str] = []
+        left_to_sqs: set[str | None] = set()
+        lines = []
+        try:
+            with self._keeper.gathering():
+                for message in messages:
+                    receipt, task, task_id = self._lease(queue, message, sent_at)
+                    is_fifo = sequence_number_of(message) is not None
+                    handle = message["ReceiptHandle"]
+                    if receipt is not ReceivedAs.NEW:
+                        lines.append((receipt, message["MessageId"], task, task_id))
+                        if is_fifo and receipt in _NOT_OURS:
+                            left_to_sqs.add(group_of(message))
+                        continue
+                    new.append(handle)
+                    if is_fifo and group_of(message) in left_to_sqs:
+                        behind.append(handle)
+                    elif (lease := self._keeper.find(handle)) is not None:
+                        fresh.append(Arrived(queue=queue, message=message, lease=lease))
+                for handle in reversed(behind):
+                    self._keeper.release(handle, cause=GROUP_STOPPED)
+        except BaseException:
+            # Otherwise they would be extended, and no one would run them.
+            for handle in reversed(new):
+                self._keeper.release(handle, cause=NOT_DELIVERED)
+            raise
+        for receipt, message_id, task, task_id in lines:
+            logger.log(
+                logging.WARNING if receipt in _NOT_OURS else logging.INFO,
+                "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
+                message_id,
+                queue.name,
+                task,
+                task_id,
+                _NOT_STARTED[receipt],
+            )
+        return fresh
+
+    def _lease(
+        self, queue: ConsumedQueue, message: Message, sent_at: float
+    ) -> tuple[ReceivedAs, str | None, str | None]:
+        task, task_id = task_of(message)
+        receipt = self._keeper.receive(
+            queue.lease_url,
+            message,
+            terms=queue.terms_of(task),
+            # If the timeout is not known, the lease is extended at once, and it is known then.
+            hidden_for=queue.timeout or 0,
+            sent_at=sent_at,
+            max_receive_count=queue.max_receive_count,
+            task=task,
+            task_id=task_id,
+        )
+        return receipt, task, task_id
+
+    def _go_through(self, batch: _Batch) -> list[Arrived]:
+        """Look which messages of an answer are ours. Return those that are dropped.
+
+        Normally all are. After a long poll or a standstill of the process, too little may be left.
+        Then a message is ours once SQS has confirmed an extension. The others wait for it, to keep
+        their order.
+        """
+        dropped: list[Arrived] = []
+        while batch.left:
+            is_ours = self._is_ours(batch, batch.left[0])
+            if is_ours is None:
+                return dropped
+            arrived = batch.left.popleft()
+            if is_ours:
+                batch.ours.append(arrived)
+            elif self._is_held(arrived):
+                self._keeper.let_expire(arrived.handle, ARRIVED_LATE)
+                dropped.append(arrived)
+        self._batches.remove(batch)
+        self._ready += self._waitlist.hold_back(batch.ours, take=self._ready.append)
+        return dropped
+
+    def _is_ours(self, batch: _Batch, arrived: Arrived) -> bool | None:
+        """Return whether a message is ours for at least the threshold; None if not known yet."""
+        if not self._is_held(arrived):
+            # Released with an earlier message of its group.
+            return False
+        threshold = arrived.lease.terms.threshold
+        if batch.age + threshold <= (batch.queue.timeout or 0):
+            return True
+        now = self._keeper.now()
+        is_ours = is_confirmed(arrived.lease, now)
+        if is_ours is None and now >= batch.arrived_at + max(1.0, threshold):
+            return False
+        return is_ours
+
+    def _is_held(self, arrived: Arrived) -> bool:
+        lease = arrived.lease
+        return self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD
+
+    def _release_ended(self) -> None:
+        """Release the messages whose consumer has ended, the last one first."""
+        for batch in [each for each in self._batches if not self._is_open(each.queue.name)]:
+            self._batches.remove(batch)
+            self._release([*batch.ours, *batch.left])
+        ended = [each for each in self._ready if not self._is_open(each.queue.name)]
+        for each in ended:
+            self._ready.remove(each)
+        self._release(ended)
+
+    def _release(self, messages: Sequence[Arrived]) -> None:
+        for arrived in reversed(messages):
+            if self._is_held(arrived):
+                self._keeper.release(arrived.handle, cause=NOT_DELIVERED)

@@ -1,0 +1,295 @@
+"""Receives for one channel of a worker: makes its polls, and takes their answers.
+
+The threads of the polls begin the leases, whatever the consumer does meanwhile: a task of a solo
+pool, the wait for a free greenlet, a shutdown in a signal handler. An answer that arrives after the
+end of its consumer is released by the thread that reads it.
+
+kombu's own receives would not do. With an event loop they are sent in its next tick, and wait for
+their answer without end; without one they block the consumer. Threads serve all pools alike.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
+from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.receiving.keeping import Keeping
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
+from celery_sqs_heartbeat.sqs.prepared_requests import make_call
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
+
+logger = get_logger(__name__)
+
+#: The number of unconfirmed deletes and releases at which receiving pauses. Without it, an outage
+#: of SQS's deletes would pile up work without limit.
+MAX_ENDING = 1_000
+#: An additional poll requests at least one part of this many of the prefetch count, if that is
+#: less than a full answer. More parts would cost more receives per task.
+_PARTS = 4
+#: How long messages wait for a keeper to replace one that has died, in seconds. A busy machine may
+#: need so long.
+_KEEPER_SECONDS = 5.0
+#: How often a poll's thread looks again, in seconds.
+_LOOK_SECONDS = 0.02
+
+
+def least_beside(prefetch_count: int) -> int:
+    """Return how many messages an additional poll requests at least."""
+    return min(MAX_RECEIVED, math.ceil(prefetch_count / _PARTS))
+
+
+class Receiver:
+    """The polls of one channel, and the messages that they bring.
+
+    Args:
+        clients: Returns the client for a queue at a URL.
+        waitlist: The messages that wait for another of their group, of all channels.
+        polled: Records how SQS answers the polls.
+        lock: Is held while the record of polls and messages changes. Signals are handled after it.
+        hand_over: Takes messages whose tasks may start.
+        all_polls: Returns the open polls of all channels.
+        note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
+            in seconds of `clock.now`; 0.0 if none is open.
+        concurrency: How many tasks the worker runs at once; 0 if not known.
+    """
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeping,
+        clients: Callable[[str], Any],
+        waitlist: GroupWaitlist,
+        polled: PolledQueues,
+        lock: SignalSafeLock,
+        hand_over: Callable[[list[Arrived]], object],
+        all_polls: Callable[[], Iterable[Poll]],
+        note_poll: Callable[[str, float], object],
+        concurrency: int,
+    ) -> None:
+        self._keeper = keeper
+        self._clients = clients
+        self._waitlist = waitlist
+        self._polled = polled
+        self._lock = lock
+        self._all_polls = all_polls
+        self._note_poll = note_poll
+        self._concurrency = concurrency
+        self._queues: dict[str, ConsumedQueue] = {}
+        self._prefetch_count = 0
+        self._has_ended = self._is_backed_up = self._was_backed_up = False
+        self._receiving = Receiving(room=self._room, take=self._take, lock=lock)
+        self.intake = Intake(keeper=keeper, waitlist=waitlist, lock=lock, hand_over=hand_over)
+
+    @property
+    def polls(self) -> tuple[Poll, ...]:
+        """The open polls."""
+        return self._receiving.polls
+
+    def consume(self, *queues: ConsumedQueue) -> None:
+        """Receive from queues from now on."""
+        self._queues.update({each.name: each for each in queues})
+        self.intake.begin(*(each.name for each in queues))
+        # All at once: a queue that is alone may take the whole room.
+        self._receiving.add(*map(self._source, queues))
+
+    def follow(self, queue: ConsumedQueue) -> None:
+        """Continue with what has changed about a queue, unless it was cancelled meanwhile."""
+        with self._lock:
+            if queue.name in self._queues:
+                self._queues[queue.name] = queue
+
+    def cancel(self, queue: str) -> None:
+        """Receive no more messages of a queue, and release those that are not handed over."""
+        with self._lock:
+            self._queues.pop(queue, None)
+        self._receiving.remove(queue)
+        self._polled.rest(queue)
+        with self._lock:
+            self._waitlist.leave("consumer closed", queue)
+            # Within the lock: meanwhile, none of its messages may begin to wait for its group.
+            self.intake.end(queue)
+
+    def stop(self) -> None:
+        """Receive no more. Messages that open polls still return are released."""
+        self._has_ended = True
+        self._receiving.stop()
+        self.intake.end()
+
+    def join(self, timeout: float) -> bool:
+        """Wait until no poll is open. Return whether that took at most `timeout` seconds."""
+        return self._receiving.join(timeout)
+
+    def allow(self, limit: int, prefetch_count: int) -> None:
+        """Set how many messages may be handed over in all."""
+        self._prefetch_count = prefetch_count
+        self.intake.allow(limit)
+
+    def fill(self) -> None:
+        """Hand over and receive what there is room for."""
+        self.intake.look()
+        self._receiving.fill()
+        if self._is_backed_up is not self._was_backed_up:
+            self._was_backed_up = self._is_backed_up
+            logger.warning(
+                "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
+                self._keeper.ending,
+                "pauses until SQS confirms them" if self._is_backed_up else "continues",
+            )
+
+    def _source(self, queue: ConsumedQueue) -> Source:
+        return Source(
+            queue.name,
+            self._receive,
+            most=partial(self._most, queue.name),
+            least=partial(self._least, queue.name),
+            pause=queue.pause,
+            in_order=queue.terms.in_order,
+        )
+
+    def _wants(self, queue: str) -> bool:
+        return not self._has_ended and queue in self._queues
+
+    def _room(self) -> int:
+        """Return how many more messages may be held, beside those of open polls."""
+        if self._has_ended:
+            return 0
+        room = self.intake.room
+        self._is_backed_up = self._keeper.ending >= MAX_ENDING
+        if room > 0 and (self._keeper.is_behind or self._is_backed_up):
+            room = 0
+        if room <= 0:
+            for queue in tuple(self._queues):
+                self._polled.wait(queue)
+        return room
+
+    def _most(self, queue: str) -> int:
+        """Return how many messages a receive may return; 0 if only its one poll may ask for any.
+
+        If a queue is kept in order, all messages of an answer except one may have to wait for
+        another of their group. The same holds for each open poll. One message may always be
+        requested: see `GroupWaitlist`.
+        """
+        known = self._queues.get(queue)
+        if known is None or not known.terms.in_order:
+            return MAX_RECEIVED
+        if not self._waitlist.has_room:
+            return 0
+        promised = sum(poll.count - 1 for poll in self._all_polls() if poll.source.in_order)
+        return max(1, min(known.batch, self._waitlist.most_wanted - promised))
+
+    def _least(self, queue: str, is_beside: bool) -> int:
+        """Return how many messages a poll of a busy queue requests at least.
+
+        A receive takes as much of the worker's time as two tasks. So while messages wait in the
+        worker for its pool, a poll waits until there is room for several.
+        """
+        known = self._queues.get(queue)
+        if known is None or known.terms.in_order:
+            # It requests single messages, unless the user has set `fifo_batch`.
+            return 1
+        if not self._prefetch_count:
+            return MAX_RECEIVED
+        least = least_beside(self._prefetch_count)
+        concurrency = self._concurrency or self._prefetch_count
+        is_wanted = self._prefetch_count - self.intake.free - concurrency < least
+        return 1 if is_wanted and not is_beside else least
+
+    def _receive(self, poll: Poll) -> Sequence[Raw]:
+        """Make a poll, on its thread, and return the messages of the answer."""
+        name, polled = poll.source.name, self._polled
+        queue = poll.queue = self._queues.get(name)
+        if queue is None or self._has_ended:
+            raise CallGivenUp
+        poll.is_sent = False
+        poll.waits = queue.wait_of(is_beside=poll.is_beside)
+        polled.asked(name, queue.lease_url)
+
+        def may_send() -> bool:
+            if poll.is_sent:
+                # boto3 repeats it.
+                polled.unanswered(name, poll.sent_at)
+            poll.is_sent, poll.sent_at = True, clock.now()
+            self._report(queue.lease_url)
+            return self._wants(name)
+
+        try:
+            client = self._clients(queue.url)
+            guard(client)
+            with sending_while(may_send):
+                answer = make_call(
+                    client, "ReceiveMessage", queue.parameters(poll.count, int(poll.waits))
+                )
+        except Exception:
+            if self._wants(name):
+                polled.unanswered(name, poll.sent_at)
+            raise
+        finally:
+            poll.is_over = True
+            self._report(queue.lease_url)
+        polled.answered(name)
+        return received(answer)
+
+    def _report(self, queue_url: str) -> None:
+        """Report when the last open poll of a queue ends."""
+        # Within the lock, so that the last report is the latest.
+        with self._lock:
+            self._note_poll(queue_url, ends_at(self._all_polls(), queue_url))
+
+    def _take(self, poll: Poll, answered: Sequence[Any]) -> None:
+        """Lease messages, on the thread of their poll, and have them handed over."""
+        queue, messages = poll.queue, readable(answered)
+        if queue is not None and messages and not (self._wants(queue.name) and self._has_keeper()):
+            self._refuse(queue, messages, poll)
+        elif queue is not None and messages:
+            self.intake.take(queue, messages, sent_at=poll.sent_at)
+            while self.intake.is_unsure and not self._has_ended:
+                time.sleep(_LOOK_SECONDS)
+                self.intake.look()
+        # Not before the messages are leased or released: the log's lock may be held while a
+        # shutdown waits for this thread.
+        log_unreadable(poll.source.name, len(answered) - len(messages), len(answered))
+
+    def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], poll: Poll) -> None:
+        self.intake.refuse(queue, messages, sent_at=poll.sent_at)
+        logger.info(
+            "sqs-heartbeat: released %s received from %s without a consumer or a keeper",
+            counted(len(messages), "message"),
+            queue.name,
+        )
+
+    def _has_keeper(self) -> bool:
+        """Return whether a keeper is ready, maybe after a wait.
+
+        A task without a keeper would run, and its message would neither be extended nor deleted.
+        """
+        until = clock.now() + _KEEPER_SECONDS
+        while self._keeper.is_behind:
+            if self._has_ended or clock.now() >= until:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return not self._has_ended
+
+
+def ends_at(polls: Iterable[Poll], queue_url: str) -> float:
+    """Return when the last open poll of a queue ends, in seconds of `clock.now`; 0.0 if none is."""
+    return max(
+        (
+            poll.ends_at
+            for poll in polls
+            if not poll.is_over and poll.queue is not None and poll.queue.lease_url == queue_url
+        ),
+        default=0.0,
+    )
