@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 TARGET = Path(__file__).with_name("architecture.svg")
-WIDTH, HEIGHT = 800, 584
+WIDTH, HEIGHT = 800, 632
 #: Each may import those before it. Those that stand together do not import each other.
 ORDER = (
     ("common",),
@@ -32,7 +32,7 @@ TITLE = "Where the parts run, and the path of a message"
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #24292f }
   .title { font-size: 15px; font-weight: 600 } .name { font-weight: 600 }
-  .soft { fill: #57606a; font-size: 12px } .small { font-size: 12px }
+  .soft { fill: #57606a; font-size: 12px } .tiny { font-size: 11px }
   .middle { text-anchor: middle } .end { text-anchor: end }
   .page { fill: #ffffff } .process { fill: #f6f8fa; stroke: #8c959f }
   .part { fill: #ddf4ff; stroke: #54aeff } .outside { fill: #fff8c5; stroke: #d4a72c }
@@ -63,14 +63,14 @@ def draw() -> str:
         *keeper(),
         *link(),
         *path(),
-        *imports(470),
+        *imports(518),
     ]
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-labelledby="title">\n<title id="title">{TITLE}: received from SQS by the worker, '
-        "leased, reported to the keeper, run, done or failed, reported again, and deleted or "
-        f"released by the keeper</title>\n<style>{STYLE}</style>\n<defs>{tip('tip')}"
+        f'aria-labelledby="title">\n<title id="title">{TITLE}: received from SQS by the keeper, '
+        "leased, handed over to the worker, run, done or failed, reported to the keeper, deleted "
+        f"or released by it</title>\n<style>{STYLE}</style>\n<defs>{tip('tip')}"
         f"{tip('soft-tip')}</defs>\n{body}\n</svg>\n"
     )
 
@@ -78,39 +78,40 @@ def draw() -> str:
 def worker() -> list[str]:
     """Return the worker's process with what is in it."""
     return [
-        box("process", 12, 122, 330, 328),
+        box("process", 12, 122, 330, 376),
         text(24, 143, "worker", "name"),
         text(88, 143, "Celery's process, and its pool", "soft"),
-        *part(26, 158, 302, 92, "transport/", "polls, leases, settles"),
-        *part(26, 276, 302, 70, "worker/", "step, requests, losses"),
-        box("outside dashed", 26, 388, 302, 54),
-        text(38, 411, "your task", "name"),
-        text(38, 430, "in a process of the pool", "soft"),
-        *part(214, 395, 106, 40, "current/", "asks the board"),
+        *part(26, 158, 302, 108, "transport/", "has room, delivers, settles"),
+        *part(26, 296, 302, 80, "worker/", "step, requests, losses"),
+        box("outside dashed", 26, 426, 302, 54),
+        text(38, 449, "your task", "name"),
+        text(38, 468, "in a process of the pool", "soft"),
+        *part(214, 433, 106, 40, "current/", "asks the board"),
     ]
 
 
 def keeper() -> list[str]:
     """Return the keeper's process with what is in it."""
     return [
-        box("process", 468, 122, 320, 328),
+        box("process", 468, 122, 320, 376),
         text(480, 143, "keeper", "name"),
         text(544, 143, "a small process beside it", "soft"),
-        *part(482, 158, 292, 46, "sqs/", "batch calls, and what answers mean"),
-        *part(482, 228, 292, 112, "keeper/", "makes the rounds and the calls"),
-        *part(536, 276, 226, 52, "leases/", "what is held, wanted, confirmed"),
-        *part(482, 354, 140, 42, "journal/", "to a folder, S3"),
-        *part(634, 354, 140, 42, "observe/", "page, metrics"),
-        box("outside dashed", 482, 406, 292, 36),
-        text(494, 428, "board", "name"),
-        text(546, 428, "shared memory, read by current/", "soft"),
+        *part(482, 158, 292, 46, "sqs/", "calls, and what answers mean"),
+        *part(482, 226, 204, 46, "receiving/", "polls, leases, hands over"),
+        *part(482, 294, 292, 98, "keeper/", "makes the ticks and the calls"),
+        *part(536, 336, 226, 48, "leases/", "what is held, wanted, confirmed"),
+        *part(482, 404, 140, 42, "journal/", "to a folder, S3"),
+        *part(634, 404, 140, 42, "observe/", "page, metrics"),
+        box("outside dashed", 482, 454, 292, 36),
+        text(494, 476, "board", "name"),
+        text(546, 476, "shared memory, read by current/", "soft"),
     ]
 
 
 def link() -> list[str]:
     """Return the link between the two."""
     return [
-        box("part", 352, 196, 106, 146),
+        box("part", 347, 196, 116, 196),
         text(405, 215, "link/", "name middle"),
     ]
 
@@ -118,33 +119,35 @@ def link() -> list[str]:
 def path() -> list[str]:
     """Return the numbered path of a message, and the answers along it."""
     return [
-        arrow("path", 300, 74, 300, 156),
-        *step(1, 300, 98, "received"),
-        *step(2, 240, 230, "leased"),
-        arrow("path", 328, 244, 480, 244),
-        *step(3, 370, 231, "reported"),
-        arrow("path", 120, 250, 120, 274),
-        arrow("path", 76, 346, 76, 386),
-        *step(4, 76, 365, "run"),
-        arrow("path", 190, 388, 190, 348),
-        *step(5, 190, 366, "done or failed"),
-        arrow("path", 328, 300, 480, 300),
-        *step(6, 370, 287, "reported"),
-        arrow("back", 482, 334, 330, 334),
-        text(405, 328, "events", "soft middle"),
-        arrow("path", 716, 228, 716, 206),
-        arrow("path", 716, 158, 716, 76),
-        *step(7, 716, 98, "deleted or released", side=-1),
-        text(702, 117, "extended until then", "soft end"),
-        arrow("back", 482, 424, 322, 424),
-        arrow("back", 552, 340, 552, 352),
-        arrow("back", 704, 340, 704, 352),
+        arrow("path", 537, 74, 537, 156),
+        *step(1, 537, 98, "received", side=-1),
+        arrow("path", 620, 204, 620, 224),
+        arrow("path", 620, 272, 620, 292),
+        *step(2, 638, 283, "leased"),
+        arrow("path", 482, 252, 330, 252),
+        *step(3, 359, 239, "handed over"),
+        arrow("path", 120, 266, 120, 294),
+        arrow("path", 76, 376, 76, 424),
+        *step(4, 76, 400, "run"),
+        arrow("path", 190, 426, 190, 378),
+        *step(5, 190, 400, "done or failed"),
+        arrow("path", 328, 316, 480, 316),
+        *step(6, 375, 303, "reported"),
+        arrow("back", 482, 360, 330, 360),
+        text(405, 354, "events", "soft middle"),
+        arrow("path", 736, 294, 736, 206),
+        arrow("path", 736, 158, 736, 76),
+        *step(7, 736, 98, "deleted or released", side=-1),
+        text(722, 117, "extended until then", "soft end"),
+        arrow("back", 482, 464, 322, 464),
+        arrow("back", 552, 392, 552, 402),
+        arrow("back", 704, 392, 704, 402),
     ]
 
 
 def imports(top: int) -> list[str]:
     """Return the strip of who may import whom."""
-    wide, gap, high = 60, 11.6, 40
+    wide, gap, high = 58, 7.27, 40
     parts = [
         text(
             12,
@@ -158,9 +161,9 @@ def imports(top: int) -> list[str]:
         parts.append(box("part", left, top + 16, wide, high))
         first = top + 16 + high / 2 + 4 - 8 * (len(names) - 1)
         for line, name in enumerate(names):
-            parts.append(text(left + wide / 2, first + 16 * line, name, "small middle"))
+            parts.append(text(left + wide / 2, first + 16 * line, name, "tiny middle"))
         if place:
-            parts.append(text(left - gap / 2, top + 40, "<", "soft middle"))
+            parts.append(text(left - gap / 2, top + 40, "<", "soft tiny middle"))
     apart = top + 68
     parts += [
         text(12, apart + 20, "Apart:", "soft"),

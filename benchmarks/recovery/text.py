@@ -33,6 +33,5 @@ rest is the start of a Python process.""",
     """\
 This does not show a whole machine that dies with its keeper: then messages wait for their
 visibility timeout, with any worker. Nor does it show a worker with an open long poll. SQS may
-deliver a released message to a dead worker's poll, so the keeper hides it until that poll has
-ended.""",
+put a released message into that poll. The keeper then releases it again.""",
 )

@@ -28,11 +28,11 @@ _NOTES = [
     "A stock worker with all prefetch slots in use waits for kombu's polling interval, which is "
     "1 s, before it looks again, even if tasks have ended meanwhile. It deletes each message by a "
     "call of its own, during which its event loop does nothing else. Ours polls as soon as there "
-    "is room, with up to four polls at a time while the queue has more. It polls on threads, and "
-    "deletes in batches in the keeper's process.",
+    "is room, with up to four polls at a time while the queue has more. It receives, and "
+    "deletes in batches, in the keeper's process.",
     "The worker's main thread is the limit where calls are fast or the prefetch is large. Most of "
-    "its time is Celery's and kombu's. A receive runs on a thread, but takes as much of the "
-    "interpreter's time as two tasks do, mostly to sign it and to read the answer. So while "
+    "its time is Celery's and kombu's. A receive takes as much CPU of the keeper's "
+    "process as two tasks do, mostly to sign it and to read the answer. So while "
     "messages wait for the pool, our worker does not poll before there is room for ten, or for a "
     "quarter of its prefetch count.",
     "The time from send to start includes that of the receive's answer. Both workers are measured "

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 
 KEY_BYTES = 16
 _CHECKSUM = struct.Struct("<I")
-_FIELDS = struct.Struct(f"<BB2x{KEY_BYTES}sdddI4xd")
+_FIELDS = struct.Struct(f"<BB2x{KEY_BYTES}sddd8xd")
 #: Size of a packed record: a power of two, so no record crosses a line of the CPU's cache.
 RECORD_BYTES = _CHECKSUM.size + _FIELDS.size
 #: Offset of the key in a packed record.
@@ -88,10 +88,12 @@ class Flag(enum.IntFlag):
     OVER = 8
     #: SQS has confirmed the delete of its message.
     DELETED = 16
+    #: It was lost, and has no place in its message group any more. See `GroupOrder`.
+    LEFT_GROUP = 32
 
 
 #: As numbers: to combine flags would take longer than all the rest of a record.
-_CERTAIN, _EXTENDED, _RELEASING, _OVER, _DELETED = (int(flag) for flag in Flag)
+_CERTAIN, _EXTENDED, _RELEASING, _OVER, _DELETED, _LEFT_GROUP = (int(flag) for flag in Flag)
 
 
 class Record(NamedTuple):
@@ -101,7 +103,6 @@ class Record(NamedTuple):
         visibility_timeout: The timeout that each extension requests, in seconds.
         threshold: An extension is made when less than this is left, in seconds.
         flags: A sum of `Flag`s.
-        receives: How many receives it includes, as its owner counts them.
         hidden_until: The latest time until which SQS hides it: no extension may end earlier.
     """
 
@@ -110,11 +111,10 @@ class Record(NamedTuple):
     visibility_timeout: float = 0.0
     threshold: float = 0.0
     flags: int = 0
-    receives: int = 0
     hidden_until: float = 0.0
 
     @classmethod
-    def of(cls, lease: Lease, *, is_over: bool = False, receives: int = 0) -> Record:
+    def of(cls, lease: Lease, *, is_over: bool = False) -> Record:
         """Return the record of a lease; `is_over` once the book has forgotten it."""
         terms = lease.terms
         mark = _mark_of(lease, is_over)
@@ -124,6 +124,7 @@ class Record(NamedTuple):
             | (lease.pending is Action.RELEASE) * _RELEASING
             | is_over * _OVER
             | lease.is_deleted * _DELETED
+            | (not lease.has_place) * _LEFT_GROUP
         )
         return cls(
             mark,
@@ -131,7 +132,6 @@ class Record(NamedTuple):
             float(terms.visibility_timeout),
             terms.threshold,
             flags,
-            receives,
             lease.hidden_until,
         )
 
@@ -144,7 +144,6 @@ class Record(NamedTuple):
             self.expires_at,
             self.visibility_timeout,
             self.threshold,
-            self.receives,
             self.hidden_until,
         )
         return _CHECKSUM.pack(zlib.crc32(fields)) + fields
@@ -159,12 +158,8 @@ class Record(NamedTuple):
         fields = written[_CHECKSUM.size :]
         if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
             return None
-        mark, flags, _, expires_at, timeout, threshold, receives, hidden_until = _FIELDS.unpack(
-            fields
-        )
-        return cls(
-            _MARK_OF_CODE[mark], expires_at, timeout, threshold, flags, receives, hidden_until
-        )
+        mark, flags, _, expires_at, timeout, threshold, hidden_until = _FIELDS.unpack(fields)
+        return cls(_MARK_OF_CODE[mark], expires_at, timeout, threshold, flags, hidden_until)
 
 
 _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.link.keeper_main import run
 
 def main(arguments: list[str]) -> int:
     """Run as a worker's keeper, and return the exit status."""
-    if len(arguments) != 2 or not all(each.isdecimal() for each in arguments):
+    if len(arguments) != 3 or not all(each.isdecimal() for each in arguments):
         sys.stderr.write(
             "Do not run celery_sqs_heartbeat.keeper yourself. A worker starts it: "
             "celery -A proj worker --heartbeat-sqs\n"

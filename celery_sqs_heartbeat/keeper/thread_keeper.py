@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -17,14 +17,14 @@ from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
-from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
+from celery_sqs_heartbeat.leases.actions import is_ours
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.register import Board
 from celery_sqs_heartbeat.leases.view import LeaseView
 
@@ -173,8 +173,8 @@ class ThreadKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it can't take more messages now. Never, because it is in its owner's process."""
-        return False
+        """Whether its ticks are late. Nothing should be received until they are not."""
+        return self._ticks.health.late
 
     @property
     def health(self) -> KeeperHealth:
@@ -232,26 +232,25 @@ class ThreadKeeper:
 
         return self._engine.change(begin)
 
-    def take(
+    def remember(
         self,
-        receive: Receive,
-        receipt: ReceivedAs,
-        *,
-        terms: LeaseTerms,
-        is_certain: bool,
+        finished: Iterable[tuple[str, str]] = (),
+        releases: Iterable[tuple[tuple[str, str], str]] = (),
     ) -> None:
-        """Begin or continue the lease of a message that its receiver has classified.
+        """Learn what an earlier keeper knew of messages without a lease, by queue and id.
 
         Args:
-            receipt: The receiver's decision.
-            is_certain: Whether the receiver knows of no release that may end the lease.
+            finished: Those whose task has succeeded.
+            releases: Those that SQS may still release by a handle.
         """
-        self._ticks.note_threshold(terms.threshold)
 
-        def go_on(book: LeaseBook, _: float) -> None:
-            book.receive(receive, terms=terms, receipt=receipt, is_certain=is_certain)
+        def add(book: LeaseBook, _: float) -> None:
+            for key in finished:
+                book.finished.add(key)
+            for key, handle in releases:
+                book.stale_calls.note_release(key, handle, 0.0)
 
-        self._engine.change(go_on)
+        self._engine.change(add)
 
     def done(self, receipt_handle: str, cause: str = "") -> bool:
         """Delete the message, and retry until SQS confirms. False if no lease has that handle.
@@ -290,16 +289,6 @@ class ThreadKeeper:
             cause: The reason. It is reported, unless it is empty.
         """
         return self._change(lambda book, now: book.let_expire(receipt_handle, now, cause))
-
-    def confirm(self, receipt_handle: str, timeout: float) -> bool:
-        """Wait until SQS has confirmed an extension; return whether the message is ours.
-
-        True at once for a message that is not extended, as there is nothing to wait for.
-        False after `timeout` seconds without an answer.
-        """
-        if self._is_forked():
-            return True
-        return wait_for(lambda: self._is_confirmed(receipt_handle), timeout)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, even if its ack comes later. False if unknown."""
@@ -371,10 +360,6 @@ class ThreadKeeper:
             return ()
         with self._engine.reading() as (book, now):
             return tuple(LeaseView.of(lease, now) for lease in book)
-
-    def _is_confirmed(self, receipt_handle: str) -> bool | None:
-        with self._engine.reading() as (book, now):
-            return is_confirmed(book.get(receipt_handle), now)
 
     def _change(self, change: Callable[[LeaseBook, float], bool]) -> bool:
         # A child must not touch anything of the parent's, least of all its lock.

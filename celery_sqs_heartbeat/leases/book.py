@@ -34,24 +34,13 @@ class LeaseBook(Register):
         super().__init__(board)
         self.results = Results(self, jitter)
 
-    def receive(
-        self,
-        receive: Receive,
-        *,
-        terms: LeaseTerms,
-        receipt: ReceivedAs | None = None,
-        is_certain: bool = True,
-    ) -> ReceivedAs:
+    def receive(self, receive: Receive, *, terms: LeaseTerms) -> ReceivedAs:
         """Begin a lease on a message that was just received, or continue its lease.
 
         If the lease begins or continues with this receive, an event reports it. The event's cause
         is the returned value.
-
-        Args:
-            receipt: The receiver's decision; None to decide here.
-            is_certain: Whether the receiver knows of no release that may end the lease.
         """
-        taken = self._receive(receive, terms, receipt, is_certain=is_certain)
+        taken = self._receive(receive, terms)
         self._release_stopped(receive.arrived_at)
         return taken
 
@@ -159,6 +148,7 @@ class LeaseBook(Register):
         # Shown before it may be forgotten, because its owner waits for the report of its end.
         self.schedule(lease)
         if was_releasing and lease.goal is Goal.RELEASE:
+            self.stale_calls.note_release(lease.key, lease.receipt_handle, lease.expires_at)
             self.report(EventKind.MESSAGE_LAPSING, lease, now)
             self.forget(lease)
         else:
@@ -214,16 +204,11 @@ class LeaseBook(Register):
                 self.schedule(lease)
         self._release_stopped(now)
 
-    def _receive(
-        self, receive: Receive, terms: LeaseTerms, receipt: ReceivedAs | None, *, is_certain: bool
-    ) -> ReceivedAs:
+    def _receive(self, receive: Receive, terms: LeaseTerms) -> ReceivedAs:
         now = receive.arrived_at
         lease = self.of_message(receive.key)
-        if receipt is None:
-            is_finished = receive.key in self.finished
-            receipt = receipt_of(
-                receive, lease, is_finished=is_finished, stale_calls=self.stale_calls
-            )
+        is_finished = receive.key in self.finished
+        receipt = receipt_of(receive, lease, is_finished=is_finished, stale_calls=self.stale_calls)
         if receive.has_lapsed and lease is not None:
             # The message was received again since, if only by this late answer. So our handle is
             # stale, and a release by it would break the lease of the current owner.
@@ -249,7 +234,7 @@ class LeaseBook(Register):
             if receipt is ReceivedAs.FINISHED:
                 self.set_goal(lease, Goal.DELETE, now, due=now)
         receive.describe(lease)
-        self._go_on(lease, receive, is_certain=is_certain and not is_released)
+        self._go_on(lease, receive, is_certain=not is_released)
         self.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
         return receipt
 

@@ -11,8 +11,10 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, IdentityEnum, Lease
 WORKER_DIED = "worker died"
 #: The cause of a release that leaves a message with SQS until its task is due.
 DUE_LATER = "due later"
+#: The cause of a release of a message that has not reached its consumer.
+NOT_DELIVERED = "not delivered"
 #: Causes of releases that say nothing about the message: its worker could not run it (yet).
-HANDED_ON = frozenset({DUE_LATER, "shutdown", "not delivered", "consumer closed", "cancelled"})
+HANDED_ON = frozenset({DUE_LATER, "shutdown", NOT_DELIVERED, "consumer closed", "cancelled"})
 #: The cause of the delete of a message that was sent again instead of being released.
 SENT_AGAIN = "sent again"
 #: Causes of letting a message's visibility timeout expire, in this order: its task failed or was

@@ -98,17 +98,6 @@ class GroupOrder:
             self.stop_behind(lease)
             self._stopped.append((lease, WAITED_LONG))
 
-    def note_before_receive(self, kind: EventKind, lease: Lease) -> None:
-        """Update the order after an event of a lease from before its message was received again.
-
-        The new receive keeps the lease's place. The messages behind it that were received before
-        are no longer ours: SQS delivers none of a group while another of it is hidden.
-        """
-        if kind in _LOSSES:
-            behind = self.behind(lease)
-            outdated = [each for each in behind if each.received_at < lease.received_at]
-            self._stopped += [(each, GROUP_STOPPED) for each in outdated]
-
     def take_stopped(self) -> list[tuple[Lease, str]]:
         """Return the leases to release, in the order of release, each with its cause."""
         stopped, self._stopped = self._stopped, []

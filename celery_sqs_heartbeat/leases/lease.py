@@ -189,6 +189,12 @@ class Lease:
         return most is not None and self.receive_count >= most
 
     @property
+    def has_few_receives(self) -> bool:
+        """Whether SQS delivers the message at most once more."""
+        most = self.max_receive_count
+        return most is not None and self.receive_count >= most - 1
+
+    @property
     def is_in_order(self) -> bool:
         """Whether its message has a place in its group. Only FIFO queues number messages."""
         return self.terms.in_order and self.group is not None and self.sequence_number is not None

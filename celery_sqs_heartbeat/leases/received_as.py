@@ -1,8 +1,4 @@
-"""Classifies a received message: new, already held, finished, or not to be run.
-
-In a worker, the process that receives applies these rules, because it can't wait for the keeper's
-process. For a consumer whose keeper runs in the consumer's process, the keeper applies them.
-"""
+"""Classifies a received message: new, already held, finished, or not to be run."""
 
 from __future__ import annotations
 
@@ -103,8 +99,8 @@ def receipt_of(
     """Classify a received message.
 
     Args:
-        lease: The receiver's lease on it, if any.
-        is_finished: Whether its task has succeeded at the receiver.
+        lease: The lease on it, if any.
+        is_finished: Whether its task has succeeded here.
         stale_calls: The stale calls by older handles. A release among them prevents only one run of
             the message.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 #: How many keys are remembered: several minutes of a fast worker's messages, in about 15 MB.
@@ -25,6 +25,9 @@ class RecentKeys(Generic[Key]):
 
     def __contains__(self, key: Key) -> bool:
         return key in self._keys
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
 
     def add(self, key: Key) -> None:
         """Remember a key."""

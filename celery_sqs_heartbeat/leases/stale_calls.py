@@ -87,6 +87,17 @@ class StaleCalls:
         while len(self._by_key) > self._capacity:
             self._by_key.popitem(last=False)
 
+    def note_release(self, key: _Key, handle: str, held_until: float) -> None:
+        """Note a release that an earlier keeper may have sent, and that no one will answer here.
+
+        Args:
+            held_until: When its lease was to expire.
+        """
+        self._by_key[key] = _StaleCall(
+            handle, 0, Action.RELEASE, self._by_key.get(key), open=1, held_until=held_until
+        )
+        self._by_key.move_to_end(key)
+
     def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Note SQS's answers. SQS may still perform a call without an answer."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):

@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 #: How long to wait before more is sent to a keeper that has not read everything yet, in seconds.
 #: A new keeper gets thousands of leases, and a socket holds a few hundred.
 _BACKLOG_SECONDS = 0.01
+#: How long a keeper may take to read its last polls, in seconds: the longest poll (20 s; SQS API
+#: reference, ReceiveMessage), and the time that its answer may take.
+_LAST_POLL_SECONDS = 25.0
 #: How long a keeper may take to exit after its flush, in seconds. It closes its journal then.
 _END_SECONDS = 8.0
 
@@ -57,7 +60,8 @@ class Attendant:
         keeper: The worker's view of its keeper and of the messages it holds.
         hello: The first message to each process. The log level is set when it is sent.
         table: The table of leases.
-        descriptor: The file descriptor by which the process opens the table.
+        descriptors: The keeper's end of the deliveries, and the file descriptor by which it opens
+            the table.
         on_event: Called with each event of the keeper, on the attendant's thread.
         every_second: Called on that thread, about once a second.
         give_up_after: How long to try without a keeper that is ready, in seconds.
@@ -70,21 +74,22 @@ class Attendant:
         *,
         hello: Hello,
         table: Table,
-        descriptor: int,
+        descriptors: tuple[int, int],
         on_event: Callable[[Event], None],
         every_second: Callable[[], object] = lambda: None,
         give_up_after: float = math.inf,
-        start: Callable[[int, int], Child] = KeeperProcess,
+        start: Callable[[int, int, int], Child] = KeeperProcess,
         clock: Callable[[], float] = clocks.now,
     ) -> None:
         self._keeper = keeper
         self._hello = hello
         self._table = table
-        self._descriptor = descriptor
+        self._descriptors = descriptors
         self._on_event = on_event
         self._every_second = every_second
         self._give_up_after = give_up_after
         self._has_been_ready = False
+        self._keepers = 0
         # Since when no keeper is ready, in seconds of the clock; infinity while one is.
         self._missing_since = math.inf
         self._last_end = "is still starting"
@@ -132,20 +137,22 @@ class Attendant:
         threading.Thread(target=self._live, name="sqs-heartbeat-link", daemon=True).start()
 
     def stop(self, timeout: float) -> None:
-        """Have the keeper flush for at most `timeout` seconds and exit. Wait until it has."""
+        """Have the keeper read its last polls, flush for at most `timeout` seconds, and exit."""
         if self._is_stopping or self._pid != os.getpid():
             return
         self._is_stopping = True
+        self._keeper.pull()  # What is on its way is released while its content is known.
         self._keeper.order("stop", timeout)
         # Without a first keeper there is nothing to flush.
         if self._has_been_ready or self.error is None:
-            self._is_over.wait(timeout + _END_SECONDS)
+            self._is_over.wait(_LAST_POLL_SECONDS + timeout + _END_SECONDS)
         # Even if the wait timed out: the thread must not replace a keeper that is killed here.
         self._is_over.set()
         if (child := self._child) is not None and not child.has_ended():
             logger.error("sqs-heartbeat: the keeper's process did not exit in time; killing it")
             child.kill()
         self._disconnect()
+        self._keeper.close_inlet()
 
     def leave_to_parent(self) -> None:
         """Close the link in a forked child: it must not stay open after its worker has exited."""
@@ -156,7 +163,7 @@ class Attendant:
         while not self._is_over.is_set():
             try:
                 self._listen()
-                if self._liveness.is_due() or self._has_ended():
+                if self._liveness.is_due() or (self._child and self._child.has_ended()):
                     self._look()
             except Exception:
                 logger.exception("sqs-heartbeat: watching the keeper failed; trying again")
@@ -164,10 +171,6 @@ class Attendant:
             if self._is_stopping and self._has_finished():
                 self._drain()
                 self._is_over.set()
-
-    def _has_ended(self) -> bool:
-        child = self._child
-        return child is not None and child.has_ended()
 
     def _listen(self) -> None:
         if self._listener is None:
@@ -190,6 +193,8 @@ class Attendant:
                 self._child.kill()
 
     def _take_all(self, messages: Iterable[list[Any]]) -> None:
+        # A lease is handed over before anything else happens to it.
+        self._keeper.pull()
         for message in messages:
             try:
                 self._take(message)
@@ -201,11 +206,15 @@ class Attendant:
 
     def _take(self, message: list[Any]) -> None:
         match message:
-            case ["over", int(number), int(receives), bool(is_deleted)]:
-                self._keeper.end(number, receives, is_deleted=is_deleted)
-            case ["event", int(number), list(values)]:
+            case ["over", int(number)]:
+                self._keeper.end(number)
+            case ["kept", int(number), list(fields)]:
+                self._keeper.keep(number, fields)
+            case ["again", int(number), *receive]:
+                self._keeper.receive_again(number, *receive)
+            case ["event", int(_), list(values)]:
                 event = read_event(values)
-                self._keeper.note_event(number, event)
+                self._keeper.note_event(event)
                 self._on_event(event)
             case ["log", dict(line)]:
                 emit(line)
@@ -218,6 +227,7 @@ class Attendant:
         if self._is_over.is_set():
             # The attendant was stopped while it listened.
             return
+        self._keeper.pull()
         if self._clock() - self._called_at >= 1.0:
             self._called_at = self._clock()
             self._report_level()
@@ -343,7 +353,9 @@ class Attendant:
         self._link_has_ended = False
         self._born_at = self._clock()
         self._log_level = wanted_level()
-        greeting = [replace(self._hello, level=self._log_level).message()]
+        self._keepers += 1
+        hello = replace(self._hello, level=self._log_level, keeper=self._keepers)
+        greeting = [hello.message()]
         if (last := self._liveness.last_tick) > 0:
             greeting.append(("gap", self._clock() - last, self._restarts.count))
         self._liveness.begin()
@@ -362,7 +374,7 @@ class Attendant:
                 # Before the process starts: nothing may fail afterwards.
                 wire = Wire(os.dup(ours.fileno()))
                 opened.callback(wire.close)
-                self._child = self._start(theirs.fileno(), self._descriptor)
+                self._child = self._start(theirs.fileno(), *self._descriptors)
             self._listener = Listener(ours, LOOK_SECONDS)
             opened.pop_all()
         return wire

@@ -63,13 +63,14 @@ class KeeperProcess:
 
     Args:
         link: The descriptor of its end of the link.
+        deliveries: The descriptor of its end of the deliveries.
         table: The descriptor of the table of leases.
 
     Raises:
         OSError: The system cannot start a process.
     """
 
-    def __init__(self, link: int, table: int) -> None:
+    def __init__(self, link: int, deliveries: int, table: int) -> None:
         environ = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         later = {name: environ.pop(name) for name in ("PYTHONPATH",) if name in environ}
         # Not an argument or a variable, whose length is limited, nor a pipe, which may block.
@@ -78,9 +79,9 @@ class KeeperProcess:
             file.memory[:] = given
             os.lseek(file.descriptor, 0, os.SEEK_SET)
             self._process = subprocess.Popen(  # noqa: S603
-                [_interpreter(), "-c", _RUN, _MODULE, str(link), str(table)],
+                [_interpreter(), "-c", _RUN, _MODULE, str(link), str(deliveries), str(table)],
                 stdin=file.descriptor,
-                pass_fds=(link, table),
+                pass_fds=(link, deliveries, table),
                 start_new_session=True,
                 env=environ,
             )
@@ -113,18 +114,19 @@ class KeeperThread:
 
     Args:
         link: The descriptor of its end of the link.
+        deliveries: The descriptor of its end of the deliveries.
         table: The descriptor of the table of leases.
     """
 
     pid = 0
 
-    def __init__(self, link: int, table: int) -> None:
+    def __init__(self, link: int, deliveries: int, table: int) -> None:
         # Few workers ever need the keeper's modules.
         from celery_sqs_heartbeat.link.keeper_main import run
 
         self._thread = threading.Thread(
             target=run,
-            args=(os.dup(link), table),
+            args=(os.dup(link), os.dup(deliveries), table),
             kwargs={"logs": False},
             name="sqs-heartbeat-last-keeper",
             daemon=True,

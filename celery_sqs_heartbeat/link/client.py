@@ -1,109 +1,149 @@
-"""The worker's view of a keeper that runs in another process."""
+"""The worker's view of its keeper, which runs in another process."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
-from celery_sqs_heartbeat.common.waiting import wait_for
-from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
+from celery_sqs_heartbeat.leases.actions import is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.message import content_of, receive_of
-from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.message import content_of
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
+from celery_sqs_heartbeat.link.credit import Credit
+from celery_sqs_heartbeat.link.deliveries import MOST_READ, Inlet
 from celery_sqs_heartbeat.link.frames import Message, Wire
-from celery_sqs_heartbeat.link.held_message import HeldMessage
+from celery_sqs_heartbeat.link.held_message import Arrived, HeldMessage
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 
-#: After this order a keeper reads no more messages.
-_LAST = "stop"
-#: The worker stops receiving when so many messages wait for the keeper to read them.
-MAX_WAITING = 1_000
+#: A new keeper must know all leases before it receives. After the last of these it reads no more.
+_AFTER_LEASES = ("end", "stop")
 #: So many messages are sent at once, even if none is urgent.
 _MANY = 100
 
 
 class LinkedKeeper:
-    """Records the messages a worker holds and reports them to its keeper.
+    """Says to its keeper what happens to the worker's messages, and knows what was said.
 
-    `ThreadKeeper` describes the methods. Each returns at once, except those that take a timeout:
-    it changes the worker's record and writes a message to the link. Any thread may call them, and
-    so may a signal handler, see `defer`. In a forked child every method does nothing, because the
-    leases belong to the parent.
+    `ThreadKeeper` describes the methods. Each returns at once: it changes the worker's record and
+    writes a message to the link. Any thread may call them, and so may a signal handler, see
+    `defer`. In a forked child every method does nothing, because the leases belong to the parent.
 
     Args:
         held_messages: The messages the worker holds. Nothing else may use it.
+        inlet: Where the keeper's messages arrive.
         clock: Monotonic seconds.
+
+    Attributes:
+        on_arrived: Is called under the lock with messages that have arrived, each with the number
+            of its channel.
     """
 
     def __init__(
-        self, held_messages: HeldMessages, *, clock: Callable[[], float] = clocks.now
+        self,
+        held_messages: HeldMessages,
+        inlet: Inlet,
+        *,
+        clock: Callable[[], float] = clocks.now,
     ) -> None:
+        self.on_arrived: Callable[[list[tuple[int, Arrived]]], object] = lambda arrived: None
         self._held_messages = held_messages
+        self._inlet = inlet
         self._clock = clock
         self._lock = SignalSafeLock()
         self._wire: Wire | None = None
         # By kind and subject: the messages that a new keeper needs besides the leases.
         self._kept_orders: dict[tuple[Any, ...], Message] = {}
+        self._consumed: dict[int, dict[str, ConsumedQueue]] = {}
+        self._credit = Credit(inlet)
         self._pid = os.getpid()
-        self._is_gathering = False
-        #: Called without the lock when it may be the turn of a message that waited for its group.
-        self.on_turn: Callable[[], object] = lambda: None
 
-    @contextmanager
-    def gathering(self) -> Iterator[None]:
-        """Send the messages of the block together when it ends. This takes less time."""
-        self._is_gathering = True
-        try:
-            yield
-        finally:
-            self._is_gathering = False
-            self.push()
-
-    def receive(
-        self,
-        queue_url: str,
-        message: Mapping[str, Any],
-        *,
-        terms: LeaseTerms,
-        hidden_for: int,
-        sent_at: float,
-        max_receive_count: int | None = None,
-        task: str | None = None,
-        task_id: str | None = None,
-    ) -> ReceivedAs:
-        """Begin a lease on a message as SQS returned it, or continue the message's lease."""
-        if self._is_forked():
-            return ReceivedAs.NEW
-        receive = receive_of(
-            queue_url,
-            message,
-            hidden_for=hidden_for,
-            sent_at=sent_at,
-            arrived_at=self._clock(),
-            task=task,
-            task_id=task_id,
-            max_receive_count=max_receive_count,
-        )
+    def consume(self, channel: int, queues: Iterable[ConsumedQueue]) -> None:
+        """Have the messages of queues received for a channel from now on."""
         with self._lock:
-            receipt, held = self._held_messages.receive(receive, terms.with_room())
-            if held is not None:
-                held.keep(message)
-                self._post(messages.received(held, receipt, receive))
-            return receipt
+            known = self._consumed.setdefault(channel, {})
+            known.update({each.name: each for each in queues})
+            self._post(messages.consume(channel, queues))
+
+    def follow(self, channel: int, queue: ConsumedQueue) -> None:
+        """Continue with what has changed about a queue, unless it was cancelled meanwhile."""
+        with self._lock:
+            known = self._consumed.get(channel, {})
+            if known.get(queue.name, queue) != queue:
+                known[queue.name] = queue
+                self._post(messages.consume(channel, [queue]))
+
+    def cancel(self, channel: int, queue: str) -> None:
+        """Have no more messages of a queue received for a channel."""
+        with self._lock:
+            self._consumed.get(channel, {}).pop(queue, None)
+            self._post(("cancel", channel, queue))
+
+    def close(self, channel: int) -> None:
+        """Have nothing more received for a channel."""
+        with self._lock:
+            self._consumed.pop(channel, None)
+            self._credit.end(channel)
+            self._post(("close", channel))
+
+    def end_receiving(self) -> None:
+        """Have nothing more received."""
+        with self._lock:
+            self._consumed.clear()
+        self.order("end")
+
+    def allow(self, channel: int, free: Callable[[], int], prefetch_count: int) -> None:
+        """Say how many messages a channel may get in all. It may be less than before.
+
+        Args:
+            free: Returns how many more than it got by now. Called under the lock, so that the last
+                number said is the latest.
+            prefetch_count: How many messages the channel may hold at once; 0 without a limit.
+        """
+        with self._lock:
+            self._credit.allow(channel, free(), prefetch_count)
+
+    def pull(self) -> bool:
+        """Take messages that the keeper has handed over. Return whether there were any."""
+        with self._lock:
+            return self._pull()
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there is something to `pull`."""
+        return self._inlet.fileno()
+
+    def _pull(self, most: float = MOST_READ) -> bool:
+        arrived = []
+        for (channel, queue, number, *fields), message in self._inlet.read(most):
+            held = self._held_messages.add(number, messages.read_fields(fields), message)
+            self._credit.note(channel)
+            if held.is_over():
+                self._held_messages.end(number)
+                continue
+            if held.lease.key in self._held_messages.finished:
+                # Received before the keeper had learned that its task has succeeded.
+                self.done(held.lease.receipt_handle)
+                continue
+            arrived.append((channel, Arrived(queue=queue, message=message, lease=held.lease)))
+        if arrived:
+            self.on_arrived(arrived)
+        return bool(arrived)
 
     def done(self, receipt_handle: str) -> bool:
         """Have the message deleted. Return False if no lease has that handle.
 
         The keeper repeats the delete until SQS confirms it.
         """
-        return self._change("done", lambda now: (self._held_messages.done(receipt_handle, now), ()))
+        is_known = self._change("done", lambda now: self._held_messages.done(receipt_handle, now))
+        if is_known and not self._is_forked():
+            self._say_finished(receipt_handle)
+        return is_known
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. Return False if it is unknown."""
@@ -111,8 +151,9 @@ class LinkedKeeper:
             return True
         with self._lock:
             now = self._clock()
-            held, released = self._held_messages.release(receipt_handle, delay, now, cause)
-            self._say_released(released)
+            held, is_new = self._held_messages.release(receipt_handle, delay, now, cause)
+            if held is not None and is_new:
+                self._say_released(held)
             return held is not None
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
@@ -125,7 +166,7 @@ class LinkedKeeper:
                 return False
             now, pid = self._clock(), pid or self._pid
             held.lease.started_at, held.pid = now, pid
-            self._post(("started", held.number, held.receives, now, pid), is_urgent=False)
+            self._post(("started", held.number, now, pid), is_urgent=False)
             return True
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
@@ -134,19 +175,11 @@ class LinkedKeeper:
         Args:
             cause: The reason, which is reported unless it is empty.
         """
-        return self._change(
-            "drop", lambda now: self._held_messages.let_expire(receipt_handle, now), cause
-        )
+        return self._change("drop", lambda _: self._held_messages.let_expire(receipt_handle), cause)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, even if it is acked later. False if it is unknown."""
-        return self._change("drop", lambda now: self._held_messages.disown(receipt_handle, now), "")
-
-    def confirm(self, receipt_handle: str, timeout: float) -> bool:
-        """Wait until SQS has confirmed an extension. Return whether the message is ours."""
-        if self._is_forked():
-            return True
-        return wait_for(lambda: self._is_confirmed(receipt_handle), timeout)
+        return self._change("drop", lambda _: self._held_messages.disown(receipt_handle), "")
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
@@ -215,31 +248,21 @@ class LinkedKeeper:
         """How many deletes and releases are not confirmed yet."""
         return self._held_messages.ending
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether the worker must stop receiving: no keeper is ready, or it does not keep up."""
-        wire = self._wire
-        if wire is None or wire.is_broken or self._held_messages.table.tick == 0.0:
-            return True
-        return wire.waiting >= MAX_WAITING
-
     def order(self, *message: Any, about: tuple[Any, ...] = ()) -> None:
         """Send a message to this keeper, and to each keeper that replaces it.
 
         Args:
             about: The subject. A new keeper gets the last message of each kind and subject.
         """
-        if not self._is_forked():
-            subject = (message[0], *about)
-            with self._lock:
-                self._post(message)
-                self._kept_orders[subject] = message
+        subject = (message[0], *about)
+        with self._lock:
+            self._post(message)
+            self._kept_orders[subject] = message
 
     def say(self, *message: Any) -> None:
         """Send a message to this keeper only, and not to those that replace it."""
-        if not self._is_forked():
-            with self._lock:
-                self._post(message)
+        with self._lock:
+            self._post(message)
 
     def attach(self, wire: Wire, greeting: Iterable[Message]) -> None:
         """Continue with a new keeper: send it the orders and all leases over the wire.
@@ -248,15 +271,26 @@ class LinkedKeeper:
             greeting: The first messages to send.
         """
         with self._lock:
-            orders = self._kept_orders.values()
-            for message in (*greeting, *(each for each in orders if each[0] != _LAST)):
+            # All that the last keeper had handed over: the next one must know it.
+            self._pull(math.inf)
+            for message in (*greeting, *self._orders(is_late=False), *self._held_messages.memory()):
                 wire.post(message)
             for held, was_releasing in self._held_messages.to_resume(self._clock()):
                 wire.post(messages.resume(held, was_releasing=was_releasing))
-            for message in (each for each in orders if each[0] == _LAST):
+            for channel, queues in self._consumed.items():
+                wire.post(messages.consume(channel, queues.values()))
+            for message in self._orders(is_late=True):
                 wire.post(message)
             self._wire = wire
-            wire.flush()
+            self._credit.begin()
+            self._flush()
+
+    def _orders(self, *, is_late: bool) -> list[Message]:
+        """Return the orders that follow the leases, in the order of their kinds, or the others."""
+        orders = list(self._kept_orders.values())
+        if not is_late:
+            return [each for each in orders if each[0] not in _AFTER_LEASES]
+        return [each for kind in _AFTER_LEASES for each in orders if each[0] == kind]
 
     def detach(self) -> None:
         """Note that no keeper runs."""
@@ -266,91 +300,88 @@ class LinkedKeeper:
                 wire.close()
 
     def leave_to_parent(self) -> None:
-        """Close the link in a forked child.
+        """Close both ends in a forked child.
 
-        This takes no lock: another thread of the parent may have held it during the fork.
+        This takes no lock: another thread of the parent may have held it during the fork. From here
+        on, what the child says reaches no one.
         """
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+        self._lock = SignalSafeLock()
+        self.detach()
+        self._inlet.close()
+
+    def close_inlet(self) -> None:
+        """Take no more messages: no keeper follows."""
+        with self._lock:
+            self._inlet.close()
 
     def push(self) -> bool:
         """Send the messages that wait. Return whether all were sent."""
         with self._lock:
-            return self._wire is None or self._wire.flush()
+            return self._flush()
 
-    def waits_behind(self, receipt_handle: str) -> bool:
-        """Return whether a message must wait for another of its group."""
-        if self._is_forked():
-            return False
+    def keep(self, number: int, fields: list[Any]) -> None:
+        """Note a message that the keeper has received, and not handed over."""
         with self._lock:
-            return self._held_messages.waits_behind(receipt_handle)
+            self._held_messages.keep(number, messages.read_fields(fields))
 
-    def end(self, number: int, receives: int, *, is_deleted: bool) -> None:
-        """Note that the keeper is done with a message.
-
-        Args:
-            is_deleted: Whether SQS has confirmed its delete.
-        """
+    def receive_again(self, number: int, *receive: Any) -> None:
+        """Note that the keeper has received a message again."""
         with self._lock:
-            now = self._clock()
-            self._say_released(
-                self._held_messages.end(number, receives, is_deleted=is_deleted, now=now)
-            )
-        self.on_turn()
+            self._held_messages.receive_again(number, *receive)
 
-    def note_event(self, number: int, event: Event) -> None:
+    def end(self, number: int) -> None:
+        """Note that the keeper is done with a message."""
+        with self._lock:
+            self._held_messages.end(number)
+
+    def note_event(self, event: Event) -> None:
         """Note an event of a lease."""
         with self._lock:
-            self._say_released(self._held_messages.note_event(number, event, self._clock()))
-        self.on_turn()
-
-    def _is_confirmed(self, receipt_handle: str) -> bool | None:
-        with self._lock:
-            held = self._held_messages.get(receipt_handle)
-            return is_confirmed(held.lease if held is not None else None, self._clock())
+            self._held_messages.note_event(event)
 
     def _change(
-        self,
-        kind: str,
-        change: Callable[[float], tuple[HeldMessage | None, Iterable[HeldMessage]]],
-        *fields: object,
+        self, kind: str, change: Callable[[float], HeldMessage | None], *fields: object
     ) -> bool:
         """Change a held message and report it to the keeper. Return whether it exists.
 
         Args:
-            change: Returns the held message, and the messages that must be released with it.
+            change: Returns the held message.
             fields: The other fields of the message to the keeper.
         """
         if self._is_forked():
             # Nothing of the parent may be touched, above all not its lock.
             return True
         with self._lock:
-            held, released = change(self._clock())
-            self._say_released(released)
+            held = change(self._clock())
             if held is not None:
-                self._say_of(held, kind, *fields)
+                self._post((kind, held.number, *fields))
             return held is not None
 
-    def _say_released(self, held_messages: Iterable[HeldMessage]) -> None:
-        for held in held_messages:
-            lease = held.lease
-            # The delay as it was cut: the caller may have passed any type that acts as a number.
-            fields = (lease.release_delay, lease.cause)
-            if held.is_sent_again and held.message is not None:
-                self._say_of(held, "send-again", *fields, content_of(held.message))
-            else:
-                self._say_of(held, "release", *fields)
+    def _say_finished(self, receipt_handle: str) -> None:
+        """Say that a released message is finished: its lease may have ended there by now."""
+        with self._lock:
+            held = self._held_messages.get(receipt_handle)
+            if held is not None and held.lease.goal is Goal.RELEASE:
+                self._post(("finished", [held.lease.key]))
 
-    def _say_of(self, held: HeldMessage, kind: str, *fields: object) -> None:
-        self._post((kind, held.number, held.receives, *fields))
+    def _say_released(self, held: HeldMessage) -> None:
+        lease = held.lease
+        # The delay as it was cut: the caller may have passed any type that acts as a number.
+        message = held.message if held.is_sent_again else None
+        content = [] if message is None else [content_of(message)]
+        self._post(("release", held.number, lease.release_delay, lease.cause, *content))
 
     def _post(self, message: Message, *, is_urgent: bool = True) -> None:
         """Send a message. One that is not urgent waits for the next one, or for a `push`."""
         if self._wire is not None:
             self._wire.post(message)
-            if not self._is_gathering if is_urgent else self._wire.waiting >= _MANY:
-                self._wire.flush()
+            if is_urgent or self._wire.waiting >= _MANY:
+                self._flush()
+
+    def _flush(self) -> bool:
+        """Send the messages that wait, and the room that there is by now."""
+        self._credit.say()
+        return self._wire is None or self._wire.flush()
 
     def _is_forked(self) -> bool:
         return self._pid != os.getpid()

@@ -19,6 +19,25 @@ _STATUSES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrived:
+    """A message that the keeper has handed over.
+
+    Attributes:
+        queue: The worker's name for its queue.
+        message: As SQS returned it.
+    """
+
+    queue: str
+    message: Mapping[str, Any] = field(repr=False)
+    lease: Lease
+
+    @property
+    def handle(self) -> str:
+        """Its receipt handle."""
+        return str(self.message["ReceiptHandle"])
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class HeldMessage:
     """A message that the worker holds, or whose end its keeper has not confirmed.
@@ -26,10 +45,10 @@ class HeldMessage:
     Attributes:
         number: Identifies it on the link.
         table: Where the keeper writes what SQS has confirmed.
-        receives: How many receives of it the keeper knows of.
         place: Its place in the table; None if it has no place.
         pid: The process that runs its task; None before the task starts.
-        is_certain: As far as the worker knows, no one else can have received it; see `Lease`.
+        is_delivered: Whether the worker has got it. If not, only its handle is known here, for the
+            case that the keeper that has it dies.
         message: The message as SQS returned it, if a release before its task starts would make it a
             dead letter; see `is_sent_again`.
         seen: Its bytes in the table when the lease was last updated from it.
@@ -38,10 +57,9 @@ class HeldMessage:
     lease: Lease
     number: int
     table: Table = field(repr=False)
-    receives: int = 1
     place: int | None = None
     pid: int | None = None
-    is_certain: bool = True
+    is_delivered: bool = True
     message: Mapping[str, Any] | None = field(default=None, repr=False)
     seen: bytes = field(default=b"", repr=False)
 
@@ -63,11 +81,6 @@ class HeldMessage:
         is_new = self.message is not None and self.lease.started_at is None
         return is_new and self.lease.cause in HANDED_ON
 
-    def note_written(self) -> None:
-        """Note that the worker has just written the record."""
-        if self.place is not None:
-            self.seen = self.table.written(self.place)
-
     def refresh(self) -> Lease:
         """Update the lease from the table, and return it."""
         lease = self.lease
@@ -80,12 +93,14 @@ class HeldMessage:
         record = self._known_record()
         if record is None:
             return lease
+        self.place = self.table.place_of(key_of(lease.handles[0]))
         # The record may have changed between the two reads.
         self.seen = written if Record.unpack(written) == record else b""
         lease.status = _STATUSES.get(record.mark, lease.status)
         lease.expires_at = record.expires_at
         lease.hidden_until = max(lease.hidden_until, record.hidden_until)
-        lease.is_exclusive = self.is_certain and bool(record.flags & Flag.CERTAIN)
+        lease.is_exclusive = bool(record.flags & Flag.CERTAIN)
+        lease.has_place = not record.flags & Flag.LEFT_GROUP
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
         if lease.extensions:
             lease.last_timeout = lease.terms.visibility_timeout
@@ -117,10 +132,7 @@ class HeldMessage:
 
     def _known_record(self) -> Record | None:
         record = self._record()
-        if record is None or record.mark is Mark.UNKNOWN or record.receives < self.receives:
-            # The keeper does not know of the latest receive yet.
-            return None
-        return record
+        return None if record is None or record.mark is Mark.UNKNOWN else record
 
     def _record(self) -> Record | None:
         if self.place is None:

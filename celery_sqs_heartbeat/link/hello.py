@@ -27,6 +27,9 @@ class Hello:
         began_at: When the worker began, in seconds of the keeper's clock.
         session: `module:function` of a function that returns a boto3 session; None for boto3's
             default session.
+        keeper: The number of this keeper among those of the worker, from 1.
+        most_waiting: How many messages may wait for another of their group.
+        concurrency: How many tasks the worker runs at once; 0 if not known.
     """
 
     pid: int
@@ -40,6 +43,9 @@ class Hello:
     wants_all: bool = False
     began_at: float | None = None
     session: str | None = None
+    keeper: int = 1
+    most_waiting: int = 0
+    concurrency: int = 0
 
     def message(self) -> Message:
         """Return it as a message."""

@@ -26,20 +26,24 @@ from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.observability import Observability
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Outbox, Wire
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
-from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.reaching import read_config
+from celery_sqs_heartbeat.link.receiving_end import HandOver
+from celery_sqs_heartbeat.link.receiving_end import take as take_order
 from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
 from celery_sqs_heartbeat.observe.observers import Observers
+from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
 from celery_sqs_heartbeat.sqs.sessions import find_session_function
 
 logger = logging.getLogger(__name__)
@@ -49,6 +53,13 @@ logger = logging.getLogger(__name__)
 _ORPHAN_SECONDS = 5.0
 #: How often the keeper sends the worker its statistics, in seconds.
 _STATS_SECONDS = 1.0
+#: How many numbers of leases each keeper has.
+_NUMBERS = 1 << 40
+#: How long the last polls may be read before that time is subtracted from the flush, in seconds:
+#: kombu's default wait. With the flush of 15 s, both take 25 s of Kubernetes' 30.
+_FREE_WAIT_SECONDS = 10.0
+#: The least time for the flush, in seconds, unless the setting is lower: a few tries of a delete.
+_LEAST_FLUSH_SECONDS = 5.0
 
 
 class KeeperMain:
@@ -56,19 +67,21 @@ class KeeperMain:
 
     Args:
         wire: The keeper's end of the link.
+        deliveries: The descriptor of its end of the deliveries.
         table: The table of leases, which also holds the ticks.
         hello: The worker's first message.
         logs: Whether its log lines go over the link.
     """
 
-    def __init__(self, wire: Wire, table: Table, hello: Hello, *, logs: bool = True) -> None:
+    def __init__(
+        self, wire: Wire, deliveries: int, table: Table, hello: Hello, *, logs: bool = True
+    ) -> None:
         self._wire = wire
         self._table = table
         self._outbox = Outbox(wire)
         self._processes = WorkerProcesses(hello.pid)
         if logs:
             self._start_logging(hello.level)
-        self._polls = ReportedPolls(clock.now)
         new_session = find_session_function(hello.session) if hello.session else None
         self._observability = Observability(
             journal=hello.journal,
@@ -82,10 +95,11 @@ class KeeperMain:
             name=hello.name,
         )
         self._clients = ClientPool(new_session)
+        self._poll_clients = ClientPool(new_session, poll_config)
         sqs = BotoSqs(self._clients, self._clients.address)
         #: Make clients, and send messages again.
         self._others = CallerThreads(MAX_CALLS, "sqs-heartbeat-other")
-        self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
+        self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send, hello.keeper * _NUMBERS)
         self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
@@ -98,11 +112,23 @@ class KeeperMain:
             on_late=self._observability.note_late,
         )
         self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
+        self._outlet = Outlet(deliveries, hello.keeper)
+        hand_over = HandOver(self._leases, self._outlet, self._outbox.send)
+        self._reception = Reception(
+            self._keeper,
+            clients=self._poll_clients,
+            sender=self._sender,
+            deliver=hand_over.deliver,
+            keep=hand_over.keep,
+            most_waiting=hello.most_waiting,
+            concurrency=hello.concurrency,
+        )
         self._end = KeeperEnd(
             self._keeper,
             self._leases,
             self._outbox.send,
             self._sender,
+            poll_left=self._reception.poll_left,
             wants_all=hello.wants_all,
         )
         self._stats_at = 0.0
@@ -139,7 +165,8 @@ class KeeperMain:
     def run(self) -> int:
         """Keep the leases until the worker stops the keeper or ends. Return the exit status."""
         self._keeper.start()
-        self._observability.start(self, self._polls)
+        threading.Thread(target=self._read_rooms, name="sqs-heartbeat-rooms", daemon=True).start()
+        self._observability.start(self, self._reception.polled)
         while self._stop_timeout is None and not self._processes.main.has_ended:
             self._serve()
             if self._is_replaced():
@@ -153,9 +180,19 @@ class KeeperMain:
         if not has_stopped:
             # The worker's last messages, for example about tasks that are done.
             self._take_all(self._wire.receive() or ())
-            self._end.release_all_held(self._processes, self._polls)
+            self._reception.is_urgent = True
+            self._reception.end()
+            self._end.release_all_held(self._processes)
         self._finish(has_stopped=has_stopped)
         return 0
+
+    def close(self) -> None:
+        """Leave the deliveries to the next keeper."""
+        self._outlet.close()
+
+    def _read_rooms(self) -> None:
+        while self._outlet.read_rooms(self._reception.allow):
+            pass
 
     def _serve(self) -> None:
         """Wait for messages for one tick, then handle them."""
@@ -175,6 +212,7 @@ class KeeperMain:
 
     def _tick(self) -> None:
         self._loop.look(has_running=bool(self._leases.pids))
+        self._reception.look()
         if left_out := self._outbox.take_left_out():
             logger.warning(
                 "sqs-heartbeat: the worker did not read its keeper's log for a time: %s left out",
@@ -185,7 +223,10 @@ class KeeperMain:
             self._table.tick = now
         if now - self._stats_at >= _STATS_SECONDS:
             self._stats_at = now
-            stats: dict[str, Any] = {"health": asdict(health)}
+            stats: dict[str, Any] = {
+                "health": asdict(health),
+                "polled": [asdict(each) for each in self._reception.polled.view()],
+            }
             if self._observability.has_journal:
                 stats["journal"] = asdict(self._observability.journal_stats())
             self._outbox.send(("stats", stats))
@@ -201,7 +242,9 @@ class KeeperMain:
     def _take(self, message: list[Any]) -> None:
         match message:
             case ["reach", queue_url, threshold, address, config]:
-                self._clients.use(read_config(config), queue_url, threshold, address=address)
+                read = read_config(config)
+                self._clients.use(read, queue_url, threshold, address=address)
+                self._poll_clients.use(read, address, 0.0)
                 # The client is made now: on a busy machine this takes a second, and the first call
                 # may be too urgent to wait for it.
                 self._others.submit(partial(self._make_client, queue_url))
@@ -216,17 +259,13 @@ class KeeperMain:
                 self._is_connected = is_connected
             case ["pool", list(pids)]:
                 self._processes.note_pool(pids)
-            case ["poll", str(queue_url), ends_at]:
-                self._polls.note(queue_url, ends_at)
-            case ["polled", list(queues)]:
-                self._polls.take(queues)
             case ["worker", dict(info)]:
                 self._observability.describe(WorkerInfo(**info))
             case ["level", int(level)]:
                 logging.getLogger(ROOT).setLevel(level)
             case ["stop", timeout]:
                 self._stop_timeout = float(timeout)
-            case _:
+            case _ if not take_order(self._reception, message):
                 raise BrokenLink(f"the worker sent an unknown message: {message[0]!r}")
 
     def _make_client(self, queue_url: str) -> None:
@@ -243,7 +282,9 @@ class KeeperMain:
         timeout = self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS
 
         def end() -> None:
-            self._keeper.stop(timeout - self._sender.wait(timeout))
+            waited = self._read_last_polls()
+            left = flush_time_left(timeout, waited)
+            self._keeper.stop(left - self._sender.wait(left))
             self._observability.close(has_stopped=has_stopped)
 
         ending = threading.Thread(target=end, name="sqs-heartbeat-end", daemon=True)
@@ -254,9 +295,26 @@ class KeeperMain:
             ending.join(TICK_SECONDS)
         self._outbox.push()
 
+    def _read_last_polls(self) -> float:
+        """Read open polls to their end, and release what no one takes. Return the seconds taken."""
+        began = clock.now()
+        self._reception.end()
+        if not self._reception.join():
+            logger.warning(
+                "sqs-heartbeat: a poll that was open when the shutdown began is not answered yet: "
+                "messages that it returns become visible again after their visibility timeout"
+            )
+        for lease in reversed(self._end.held()):
+            # On its way to a worker that does not read it any more.
+            if lease.started_at is None:
+                self._keeper.release(lease.receipt_handle, 0, NOT_DELIVERED)
+        return clock.now() - began
+
     def _is_replaced(self) -> bool:
         if not self._wire.is_broken:
             return False
+        # Two keepers of a worker must not both receive.
+        self._reception.end()
         now = clock.now()
         self._orphaned_at = self._orphaned_at or now
         return now - self._orphaned_at >= _ORPHAN_SECONDS
@@ -266,6 +324,7 @@ class KeeperMain:
 
     def _report(self, event: Any) -> None:
         self._end.report(event)
+        self._reception.take_turns()
 
     def _start_logging(self, level: int) -> None:
         root = logging.getLogger(ROOT)
@@ -281,11 +340,24 @@ class KeeperMain:
             self._outbox.send(message)
 
 
-def run(link: int, table: int, *, logs: bool = True) -> int:
+def flush_time_left(flush_timeout: float, waited: float) -> float:
+    """Return how long the final flush may take, in seconds.
+
+    Args:
+        flush_timeout: The setting, in seconds.
+        waited: How long the last polls were read, in seconds. Meanwhile, the keeper already
+            deletes and releases messages.
+    """
+    left = flush_timeout - max(0.0, waited - _FREE_WAIT_SECONDS)
+    return max(left, min(flush_timeout, _LEAST_FLUSH_SECONDS))
+
+
+def run(link: int, deliveries: int, table: int, *, logs: bool = True) -> int:
     """Be the keeper of the worker at the other end of a link. Return the exit status.
 
     Args:
         link: The descriptor of the link.
+        deliveries: The descriptor of the deliveries.
         table: The descriptor of the table of leases.
         logs: Whether its log lines go over the link: not on a thread of its worker.
 
@@ -301,9 +373,10 @@ def run(link: int, table: int, *, logs: bool = True) -> int:
             return 0
         first = messages
     hello = read_hello(first[0])
-    life = KeeperMain(wire, Table(mmap(table, 0)), hello, logs=logs)
+    life = KeeperMain(wire, deliveries, Table(mmap(table, 0)), hello, logs=logs)
     life.begin(first[1:])
     status = life.run()
+    life.close()
     # The worker waits for this process to end from now on, and looks for no sign of life.
     wire.close()
     return status

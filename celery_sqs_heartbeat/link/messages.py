@@ -1,28 +1,47 @@
 """The messages of the link, as both ends write and read them.
 
-A worker's: hello, gap, reach, received, started, done, release, send-again, drop, resume, worker,
-pool, loop, tick, connected, poll, polled, level, stop. Its keeper's: over, event, log, stats.
-The first field is the kind. A lease is identified by the number that its worker gave it.
+A worker's: hello, gap, reach, started, done, release, drop, finished, unanswered, resume, consume,
+cancel, close, end, worker, pool, loop, tick, connected, level, stop. Its keeper's: kept,
+again, over, event, log, stats. The first field is the kind. A lease is identified by the number
+that its first keeper gave it. Messages for the worker's tasks go another way, see `deliveries`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
-from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.held_message import HeldMessage
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 11
+VERSION = 12
 
-_RECEIVE = tuple(field.name for field in fields(Receive))
+_FIELDS = (
+    "queue_url",
+    "message_id",
+    "receipt_handle",
+    "receive_count",
+    "last_timeout",
+    "held_since",
+    "received_at",
+    "expires_at",
+    "hidden_until",
+    "task",
+    "task_id",
+    "max_receive_count",
+    "sent_time",
+    "first_received_time",
+    "group",
+    "sequence_number",
+)
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
 _KEPT = (
@@ -53,37 +72,70 @@ _KEPT = (
 )
 
 
-def received(held: HeldMessage, receipt: ReceivedAs, receive: Receive) -> Message:
-    """Return the message for a receive of a message."""
-    lease = held.lease
+def lease_fields(lease: Lease) -> Message:
+    """Return what a worker learns of a lease on a message that it gets, or will get."""
     return (
-        "received",
-        held.number,
-        held.receives,
-        held.place,
-        receipt.value,
-        # Not `astuple`, which copies deeply: it takes ten times as long.
-        (
-            receive.queue_url,
-            receive.message_id,
-            receive.receipt_handle,
-            receive.receive_count,
-            receive.hidden_for,
-            receive.sent_at,
-            receive.arrived_at,
-            # From the lease: a message that arrives during shutdown is released with its headers
-            # unread.
-            lease.task,
-            lease.task_id,
-            receive.max_receive_count,
-            receive.sent_time,
-            receive.first_received_time,
-            receive.group,
-            receive.sequence_number,
-        ),
+        lease.queue_url,
+        lease.message_id,
+        lease.receipt_handle,
+        lease.receive_count,
+        lease.last_timeout,
+        lease.held_since,
+        lease.received_at,
+        lease.expires_at,
+        lease.hidden_until,
+        lease.task,
+        lease.task_id,
+        lease.max_receive_count,
+        lease.sent_time,
+        lease.first_received_time,
+        lease.group,
+        lease.sequence_number,
+        lease.more_handles,
         _terms(lease.terms),
-        held.is_certain,
     )
+
+
+def read_fields(values: list[Any]) -> Lease:
+    """Return the lease of these fields, as its worker knows it."""
+    *plain, more_handles, terms = values
+    lease = Lease(
+        terms=read_terms(terms),
+        more_handles=tuple(more_handles),
+        **dict(zip(_FIELDS, plain, strict=True)),
+    )
+    lease.lasts_until(lease.expires_at, lease.last_timeout)
+    return lease
+
+
+def again(number: int, lease: Lease) -> Message:
+    """Return the message for another receive of a message that its worker has."""
+    return (
+        "again",
+        number,
+        lease.receipt_handle,
+        lease.receive_count,
+        lease.last_timeout,
+        lease.received_at,
+    )
+
+
+def consume(channel: int, queues: Iterable[ConsumedQueue]) -> Message:
+    """Return the message that makes a keeper receive from queues for a channel."""
+    return ("consume", channel, [_plain(queue) for queue in queues])
+
+
+def _plain(queue: ConsumedQueue) -> dict[str, Any]:
+    plain = {field.name: getattr(queue, field.name) for field in fields(ConsumedQueue)}
+    plain["terms"] = _terms(queue.terms)
+    plain["task_terms"] = {name: _terms(each) for name, each in queue.task_terms.items()}
+    return plain
+
+
+def read_queue(plain: dict[str, Any]) -> ConsumedQueue:
+    """Return the queue of such a message."""
+    task_terms = {name: read_terms(each) for name, each in plain["task_terms"].items()}
+    return ConsumedQueue(**{**plain, "terms": read_terms(plain["terms"]), "task_terms": task_terms})
 
 
 def _terms(terms: LeaseTerms) -> Message:
@@ -97,11 +149,6 @@ def _terms(terms: LeaseTerms) -> Message:
     )
 
 
-def read_receive(values: list[Any]) -> Receive:
-    """Return the receive of such a message."""
-    return Receive(**dict(zip(_RECEIVE, values, strict=True)))
-
-
 def read_terms(values: list[Any]) -> LeaseTerms:
     """Return terms from their fields, in their order."""
     return LeaseTerms(**dict(zip(_TERMS, values, strict=True)))
@@ -113,8 +160,6 @@ def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
     return (
         "resume",
         held.number,
-        held.receives,
-        held.place,
         was_releasing,
         held.pid,
         _terms(lease.terms),

@@ -1,14 +1,15 @@
 """The keeper's end of the link: passes the worker's messages to a `ThreadKeeper`.
 
-Messages name a lease by the number that the worker gave it.
+Messages name a lease by the number that its first keeper gave it.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -17,20 +18,18 @@ from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
+from celery_sqs_heartbeat.link.messages import again, read_lease
 from celery_sqs_heartbeat.link.messages import event as event_message
-from celery_sqs_heartbeat.link.messages import read_lease, read_receive, read_terms
-from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
 
 logger = logging.getLogger(__name__)
 
 #: Kinds of messages about leases.
-_KINDS = frozenset({"received", "started", "done", "release", "send-again", "drop", "resume"})
+_KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswered", "resume"})
 #: How many messages are handled before the keeper may do anything else. Each takes about 50 us.
 _BATCH = 200
 #: Events that a worker always needs: they change the messages it holds, or call its handlers.
@@ -59,6 +58,8 @@ class KeeperEnd:
         leases: The board of `keeper`.
         send: Sends the worker a message.
         sender: Sends messages to SQS again.
+        poll_left: Returns for how long a release must hide a message from our own open polls, in
+            seconds.
         wants_all: Whether the worker wants every event.
     """
 
@@ -69,12 +70,14 @@ class KeeperEnd:
         send: Callable[[Message], None],
         sender: MessageSender,
         *,
+        poll_left: Callable[[Lease], float],
         wants_all: bool,
     ) -> None:
         self._keeper = keeper
         self._leases = leases
         self._send = send
         self._sender = sender
+        self._poll_left = poll_left
         self._wants_all = wants_all
 
     def report(self, event: Event) -> None:
@@ -111,11 +114,11 @@ class KeeperEnd:
         """Return the leases on messages that the worker has neither acked nor released."""
         return [lease for lease in self._keeper.leases() if lease.goal is Goal.HOLD]
 
-    def release_all_held(self, processes: WorkerProcesses, polls: ReportedPolls) -> None:
+    def release_all_held(self, processes: WorkerProcesses) -> None:
         """Release a dead worker's messages, each as soon as no process can still run its task.
 
-        If the worker had a long poll open on the queue, the release is delayed until that poll
-        ends. Otherwise SQS would deliver the message to the poll, whose answer no one reads.
+        Polls that are still open are read to their end, and what they bring is released. So a
+        message is released at once, unless another receive could make it a dead letter.
         """
         held = self.held()
         logger.warning(
@@ -127,113 +130,87 @@ class KeeperEnd:
             for lease in held:
                 number = self._leases.number(lease.receipt_handle) or 0
                 if not processes.may_run(self._leases.pids.get(number)):
-                    delay = polls.left(lease.queue_url)
-                    self._keeper.release(lease.receipt_handle, delay, WORKER_DIED)
+                    self._keeper.release(lease.receipt_handle, self._poll_left(lease), WORKER_DIED)
             held = self.held()
             if held:
                 time.sleep(TICK_SECONDS)
 
     def _take(self, message: list[Any]) -> bool:
         match message:
-            case ["received", number, receives, place, receipt, receive, terms, is_certain]:
-                self._receive(
-                    number,
-                    receives,
-                    place,
-                    ReceivedAs(receipt),
-                    read_receive(receive),
-                    read_terms(terms),
-                    is_certain,
-                )
-            case ["started", number, receives, at, pid]:
-                if self._by_handle(
-                    number, receives, lambda handle: self._keeper.note_start(handle, at=at)
-                ):
+            case ["started", number, at, pid]:
+                if self._by_handle(number, lambda handle: self._keeper.note_start(handle, at=at)):
                     self._leases.pids[number] = pid
-            case ["done", number, receives]:
-                self._by_handle(number, receives, self._keeper.done)
-            case ["release", number, receives, delay, cause]:
+            case ["done", number]:
+                self._by_handle(number, self._keeper.done)
+            case ["release", number, delay, cause, *content]:
                 self._by_handle(
-                    number, receives, lambda handle: self._keeper.release(handle, delay, cause)
+                    number, lambda handle: self._release(handle, delay, cause, *content)
                 )
-            case ["send-again", number, receives, delay, cause, dict(content)]:
-                self._by_handle(
-                    number,
-                    receives,
-                    lambda handle: self._sender.send_again(handle, content, delay, cause),
+            case ["drop", number, cause]:
+                self._by_handle(number, lambda handle: self._keeper.let_expire(handle, cause))
+            case ["finished", list(keys)]:
+                self._keeper.remember(finished=[(url, message_id) for url, message_id in keys])
+            case ["unanswered", list(releases)]:
+                self._keeper.remember(
+                    releases=[((url, message_id), handle) for (url, message_id), handle in releases]
                 )
-            case ["drop", number, receives, cause]:
-                self._by_handle(
-                    number, receives, lambda handle: self._keeper.let_expire(handle, cause)
-                )
-            case ["resume", number, receives, place, was_releasing, pid, *lease]:
-                self._resume(number, receives, place, pid, read_lease(*lease), was_releasing)
+            case ["resume", number, was_releasing, pid, *lease]:
+                self._resume(number, pid, read_lease(*lease), was_releasing)
             case _:
                 return False
         return True
 
-    def _receive(
+    def _release(
         self,
-        number: int,
-        receives: int,
-        place: int | None,
-        receipt: ReceivedAs,
-        receive: Receive,
-        terms: LeaseTerms,
-        is_certain: bool,
-    ) -> None:
-        if receipt is not ReceivedAs.LAPSED:
-            self._end_before(number, receive.key)
-            self._leases.expect(number, receives, place, receive.receipt_handle)
-        self._keeper.take(receive, receipt, terms=terms, is_certain=is_certain)
+        receipt_handle: str,
+        delay: float,
+        cause: str,
+        content: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Release a message, as soon as no poll of an ended consumer could receive it.
 
-    def _end_before(self, number: int, message: tuple[str, str]) -> None:
-        """End a lease if the worker has meanwhile begun another lease on the same message.
+        Its answer would be released, too. But the message would have used up a receive, and after
+        `maxReceiveCount` of them SQS moves it to the dead-letter queue.
 
-        If an ack followed a release, this keeper may be deleting the message. The worker did not
-        know that, and has it deleted under the new number.
+        Args:
+            content: The message's content, if it must be sent again instead.
         """
-        lease = self._leases.under_another(number, message)
-        if lease is not None and lease.goal is Goal.DELETE:
-            self._keeper.let_expire(lease.receipt_handle)
+        lease = self._keeper.find(receipt_handle)
+        delay = max(delay, self._poll_left(lease) if lease is not None else 0.0)
+        if content is not None:
+            return self._sender.send_again(receipt_handle, content, delay, cause)
+        return self._keeper.release(receipt_handle, delay, cause)
 
-    def _resume(
-        self,
-        number: int,
-        receives: int,
-        place: int | None,
-        pid: int | None,
-        lease: Lease,
-        was_releasing: bool,
-    ) -> None:
-        self._leases.expect(number, receives, place, *lease.handles)
+    def _resume(self, number: int, pid: int | None, lease: Lease, was_releasing: bool) -> None:
+        self._leases.expect(number, *lease.handles)
         if pid is not None:
             self._leases.pids[number] = pid
         self._keeper.resume(lease, was_releasing=was_releasing)
 
-    def _by_handle(self, number: int, receives: int, act: Callable[[str], bool]) -> bool:
+    def _by_handle(self, number: int, act: Callable[[str], bool]) -> bool:
         lease = self._leases.lease(number)
         if lease is not None and act(lease.receipt_handle):
             return True
         # The lease has ended already: the worker must not wait for its end.
-        self._send(("over", number, receives, False))
+        self._send(("over", number))
         return False
 
 
 class NumberedLeases:
-    """The leases of a keeper, by the numbers that its worker gave them. The keeper's board.
+    """The leases of a keeper, and their numbers. The keeper's board.
 
     Args:
         board: The board in shared memory that the worker and its tasks read.
         send: Sends the worker a message.
+        first: The number of the first new lease. No lease of an earlier keeper has one so high.
     """
 
-    def __init__(self, board: LeaseBoard, send: Callable[[Message], None]) -> None:
+    def __init__(self, board: LeaseBoard, send: Callable[[Message], None], first: int = 1) -> None:
         self._board = board
         self._send = send
+        self._first = first
+        self._numbers = itertools.count(first)
         self._leases: dict[int, Lease] = {}
-        self._receives: dict[int, int] = {}
-        self._by_message: dict[tuple[str, str], int] = {}
         self._by_handle: dict[str, int] = {}
         #: An event may be reported after its lease has ended.
         self._over_by_handle: OrderedDict[str, int] = OrderedDict()
@@ -249,33 +226,26 @@ class NumberedLeases:
         number = self._by_handle.get(receipt_handle)
         return self._over_by_handle.get(receipt_handle) if number is None else number
 
-    def under_another(self, number: int, message: tuple[str, str]) -> Lease | None:
-        """Return the message's lease if it has one under a number other than `number`."""
-        other = self._by_message.get(message, number)
-        return None if other == number else self._leases.get(other)
-
-    def expect(self, number: int, receives: int, place: int | None, *handles: str) -> None:
-        """Note the number of a lease that is about to begin or to get a new receipt handle.
-
-        Args:
-            number: The lease's number.
-            receives: How many receives of the message the worker has reported.
-            place: The lease's place in the board; None if it has no place.
-            handles: All new receipt handles, in their order.
-        """
-        self._receives[number] = receives
+    def expect(self, number: int, *handles: str) -> None:
+        """Note the number that a lease had with an earlier keeper."""
         self._by_handle.update(dict.fromkeys(handles, number))
-        known = self._leases.get(number)
-        first = known.handles[0] if known is not None else handles[0]
-        self._board.assign(first, place, receives)
 
     def show(self, lease: Lease) -> None:
         """Note a lease that is new or has changed."""
         number = self._by_handle.get(lease.receipt_handle)
-        if number is not None:
-            self._leases[number] = lease
-            self._by_message[lease.key] = number
+        if number is None:
+            number = self._by_handle.get(lease.handles[0])
+            if number is None:
+                number = next(self._numbers)
+            else:
+                self._send(again(number, lease))
+            self._by_handle[lease.receipt_handle] = number
+        is_new = number not in self._leases
+        self._leases[number] = lease
         self._board.show(lease)
+        if is_new and number >= self._first:
+            # A keeper receives once it has the leases of the last one.
+            self._board.note_all_shown()
 
     def remove(self, lease: Lease) -> None:
         """Note that the book has forgotten a lease, and report it to the worker."""
@@ -288,8 +258,7 @@ class NumberedLeases:
             self._over_by_handle[handle] = number
         while len(self._over_by_handle) > CAPACITY:
             self._over_by_handle.popitem(last=False)
-        self._by_message.pop(lease.key, None)
         # A lease that ended while it was resumed was never shown.
         self._leases.pop(number, None)
         self.pids.pop(number, None)
-        self._send(("over", number, self._receives.pop(number, 0), lease.is_deleted))
+        self._send(("over", number))

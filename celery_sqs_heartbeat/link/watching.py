@@ -208,10 +208,21 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> bool:
     Args:
         seconds: The longest wait; None to wait indefinitely.
     """
+    return _wait([*descriptors], [], seconds)
+
+
+def wait_writable(descriptor: int, seconds: float | None) -> bool:
+    """Wait until a descriptor takes data, or fails. Return whether it does."""
+    return _wait([], [descriptor], seconds)
+
+
+def _wait(readers: list[int], writers: list[int], seconds: float | None) -> bool:
     if not hasattr(select, "poll"):
         # eventlet removes it.
-        return bool(select.select([*descriptors], [], [], seconds)[0])
+        return any(select.select(readers, writers, [], seconds))
     poll = select.poll()
-    for descriptor in descriptors:
+    for descriptor in readers:
         poll.register(descriptor, _EVENTS)
+    for descriptor in writers:
+        poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(None if seconds is None else seconds * 1000))

@@ -63,15 +63,11 @@ class PolledQueues:
     Only polls count. A worker that does not poll, because it is full or runs a task of a solo
     pool, is not deaf, whatever happened to its last polls. The threads of the polls write, under
     the worker's own names for the queues. Any thread may read.
-
-    Attributes:
-        turned_at: When the consumer's thread last took messages, or began to receive.
     """
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
         self._now = now
         self._queues: dict[str, _Queue] = {}
-        self.turned_at = 0.0
 
     def asked(self, name: str, queue_url: str) -> None:
         """Note that a queue is polled."""
@@ -97,10 +93,6 @@ class PolledQueues:
         queue.failed_at = self._now()
         if queue.unanswered_in_a_row == 1:
             queue.failing_since = sent_at
-
-    def note_turn(self) -> None:
-        """Note that the consumer's thread runs."""
-        self.turned_at = self._now()
 
     def wait(self, name: str) -> None:
         """Note that the queue is not polled until there is room for more messages.

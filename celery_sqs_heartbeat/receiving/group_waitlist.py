@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.receiving.answers import Message
-from celery_sqs_heartbeat.receiving.keeping import Keeping
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 
 
@@ -65,11 +65,20 @@ class GroupWaitlist:
 
     Args:
         limit: How many messages may wait, not counting those beyond the limit.
+        poll_left: Returns for how long a release must hide a message from our own open polls, in
+            seconds.
     """
 
-    def __init__(self, *, keeper: Keeping, limit: int) -> None:
+    def __init__(
+        self,
+        *,
+        keeper: ThreadKeeper,
+        limit: int,
+        poll_left: Callable[[Lease], float] = lambda lease: 0.0,
+    ) -> None:
         self._keeper = keeper
         self._limit = limit
+        self._poll_left = poll_left
         self._waiting: dict[tuple[str, str | None], deque[_Waiting]] = {}
 
     def __len__(self) -> int:
@@ -117,7 +126,7 @@ class GroupWaitlist:
             if not self._keeper.waits_behind(arrived.handle):
                 ready.append(arrived)
             elif len(self) >= self._limit and not is_alone:
-                self._keeper.release(arrived.handle, cause=NO_ROOM)
+                self._release(arrived, NO_ROOM)
             else:
                 waiting = _Waiting(arrived=arrived, ahead=ahead.get(lease.group), take=take)
                 self._waiting.setdefault(key, deque()).append(waiting)
@@ -164,4 +173,4 @@ class GroupWaitlist:
 
     def _release(self, arrived: Arrived, cause: str) -> None:
         if self._has(arrived):
-            self._keeper.release(arrived.handle, cause=cause)
+            self._keeper.release(arrived.handle, self._poll_left(arrived.lease), cause)

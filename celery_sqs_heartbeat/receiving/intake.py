@@ -8,28 +8,29 @@ up to which number, counted from the first, messages may be handed over.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.actions import is_confirmed
-from celery_sqs_heartbeat.leases.events import ARRIVED_LATE
+from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.message import group_of, sequence_number_of
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
-from celery_sqs_heartbeat.receiving.keeping import Keeping
 from celery_sqs_heartbeat.receiving.task_names import task_of
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 
 logger = get_logger(__name__)
 
-#: Cause of releasing a message whose consumer has ended before it was handed over.
-NOT_DELIVERED = "not delivered"
+#: How many characters the bodies of waiting messages may have. One has up to 1 MiB, and an answer
+#: may have ten.
+MOST_BYTES = 32 << 20
 _NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
 _NOT_STARTED = {
     ReceivedAs.REDELIVERED: (
@@ -63,17 +64,24 @@ class Intake:
     Args:
         waitlist: The messages that wait for another of their group, of all channels.
         lock: Guards `waitlist` and everything here.
-        hand_over: Takes messages that may start now. Called without the lock.
+        hand_over: Takes messages that may start now, and returns how many of them have ended by
+            then. Called without the lock.
+        keep: Takes the new messages of an answer that are not handed over with it, likewise.
+        release_one: Makes a message visible again that no one takes. Called with it and the cause.
     """
 
     def __init__(
         self,
         *,
-        keeper: Keeping,
+        keeper: ThreadKeeper,
         waitlist: GroupWaitlist,
-        lock: SignalSafeLock,
-        hand_over: Callable[[list[Arrived]], object],
+        lock: threading.RLock,
+        hand_over: Callable[[list[Arrived]], int],
+        keep: Callable[[list[Arrived]], object],
+        release_one: Callable[[Message, str], object],
     ) -> None:
+        self._keep = keep
+        self._release_one = release_one
         self._keeper = keeper
         self._waitlist = waitlist
         self._lock = lock
@@ -100,6 +108,11 @@ class Intake:
     def is_unsure(self) -> bool:
         """Whether SQS must confirm an extension before messages may be handed over."""
         return bool(self._batches)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether the bodies that wait here take so much memory that no more must be received."""
+        return sum(len(each.message.get("Body") or "") for each in tuple(self._ready)) > MOST_BYTES
 
     def allow(self, limit: int) -> None:
         """Set how many messages may be handed over in all. It may be less than before."""
@@ -139,7 +152,9 @@ class Intake:
         with self._lock:
             if fresh:
                 self._batches.append(_Batch(queue, deque(fresh), now - sent_at, now))
-        self.look()
+        over = self.look()
+        if kept := [each for each in fresh if each not in over and self._is_held(each)]:
+            self._keep(kept)
 
     def refuse(
         self, queue: ConsumedQueue, messages: Iterable[Message], *, sent_at: float
@@ -151,11 +166,11 @@ class Intake:
             ]
             # The last message of a group first.
             for message in reversed(new):
-                self._keeper.release(message["ReceiptHandle"], cause=NOT_DELIVERED)
+                self._release_one(message, NOT_DELIVERED)
         return new
 
-    def look(self) -> None:
-        """Hand over what may start by now."""
+    def look(self) -> list[Arrived]:
+        """Hand over what may start by now. Return it."""
         with self._lock:
             # First: no message of a consumer that has ended may begin to wait for its group.
             self._release_ended()
@@ -167,8 +182,9 @@ class Intake:
                 if self._is_held(arrived := self._ready.popleft()):
                     over.append(arrived)
                     self._handed_over += 1
-        if over:
-            self._hand_over(over)
+        if over and (missed := self._hand_over(over)):
+            with self._lock:
+                self._handed_over -= missed
         for arrived in dropped:
             logger.warning(
                 "sqs-heartbeat: message %s of %s is not started: too little was left of its "
@@ -176,6 +192,7 @@ class Intake:
                 arrived.lease.message_id,
                 arrived.queue.name,
             )
+        return over
 
     def _is_open(self, queue: str) -> bool:
         return not self._has_ended and queue not in self._ended
@@ -189,7 +206,7 @@ class Intake:
         must deliver them after it.
         """
         fresh: list[Arrived] = []
-        new: list[str] = []
+        new: list[Message] = []
         behind: list[str] = []
         left_to_sqs: set[str | None] = set()
         lines = []
@@ -204,7 +221,7 @@ class Intake:
                         if is_fifo and receipt in _NOT_OURS:
                             left_to_sqs.add(group_of(message))
                         continue
-                    new.append(handle)
+                    new.append(message)
                     if is_fifo and group_of(message) in left_to_sqs:
                         behind.append(handle)
                     elif (lease := self._keeper.find(handle)) is not None:
@@ -213,8 +230,8 @@ class Intake:
                     self._keeper.release(handle, cause=GROUP_STOPPED)
         except BaseException:
             # Otherwise they would be extended, and no one would run them.
-            for handle in reversed(new):
-                self._keeper.release(handle, cause=NOT_DELIVERED)
+            for each in reversed(new):
+                self._release_one(each, NOT_DELIVERED)
             raise
         for receipt, message_id, task, task_id in lines:
             logger.log(
@@ -298,4 +315,4 @@ class Intake:
     def _release(self, messages: Sequence[Arrived]) -> None:
         for arrived in reversed(messages):
             if self._is_held(arrived):
-                self._keeper.release(arrived.handle, cause=NOT_DELIVERED)
+                self._release_one(arrived.message, NOT_DELIVERED)

@@ -1,16 +1,13 @@
-"""Receives for one channel of a worker: makes its polls, and takes their answers.
+"""Receives for one channel of a worker: its polls, and what happens to their answers.
 
-The threads of the polls begin the leases, whatever the consumer does meanwhile: a task of a solo
-pool, the wait for a free greenlet, a shutdown in a signal handler. An answer that arrives after the
-end of its consumer is released by the thread that reads it.
-
-kombu's own receives would not do. With an event loop they are sent in its next tick, and wait for
-their answer without end; without one they block the consumer. Threads serve all pools alike.
+The threads of the polls begin the leases, whatever the worker does meanwhile. An answer that
+arrives after the end of its consumer is released by the thread that reads it.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -18,14 +15,13 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
-from celery_sqs_heartbeat.receiving.keeping import Keeping
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call
@@ -39,9 +35,8 @@ MAX_ENDING = 1_000
 #: An additional poll requests at least one part of this many of the prefetch count, if that is
 #: less than a full answer. More parts would cost more receives per task.
 _PARTS = 4
-#: How long messages wait for a keeper to replace one that has died, in seconds. A busy machine may
-#: need so long.
-_KEEPER_SECONDS = 5.0
+#: Why messages of a consumer that has ended are released.
+CLOSED = "consumer closed"
 #: How often a poll's thread looks again, in seconds.
 _LOOK_SECONDS = 0.02
 
@@ -58,25 +53,26 @@ class Receiver:
         clients: Returns the client for a queue at a URL.
         waitlist: The messages that wait for another of their group, of all channels.
         polled: Records how SQS answers the polls.
-        lock: Is held while the record of polls and messages changes. Signals are handled after it.
-        hand_over: Takes messages whose tasks may start.
+        lock: Is held while the record of messages changes.
+        hand_over: Takes messages whose tasks may start, and returns how many have ended by then.
+        keep: Takes new messages that must wait.
+        release_one: Makes a message visible again that no one takes.
         all_polls: Returns the open polls of all channels.
-        note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
-            in seconds of `clock.now`; 0.0 if none is open.
         concurrency: How many tasks the worker runs at once; 0 if not known.
     """
 
     def __init__(
         self,
         *,
-        keeper: Keeping,
+        keeper: ThreadKeeper,
         clients: Callable[[str], Any],
         waitlist: GroupWaitlist,
         polled: PolledQueues,
-        lock: SignalSafeLock,
-        hand_over: Callable[[list[Arrived]], object],
+        lock: threading.RLock,
+        hand_over: Callable[[list[Arrived]], int],
+        keep: Callable[[list[Arrived]], object],
+        release_one: Callable[[Message, str], object],
         all_polls: Callable[[], Iterable[Poll]],
-        note_poll: Callable[[str, float], object],
         concurrency: int,
     ) -> None:
         self._keeper = keeper
@@ -85,13 +81,28 @@ class Receiver:
         self._polled = polled
         self._lock = lock
         self._all_polls = all_polls
-        self._note_poll = note_poll
         self._concurrency = concurrency
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
         self._has_ended = self._is_backed_up = self._was_backed_up = False
-        self._receiving = Receiving(room=self._room, take=self._take, lock=lock)
-        self.intake = Intake(keeper=keeper, waitlist=waitlist, lock=lock, hand_over=hand_over)
+        self._receiving = Receiving(room=self._room, take=self._take)
+        self.intake = Intake(
+            keeper=keeper,
+            waitlist=waitlist,
+            lock=lock,
+            hand_over=hand_over,
+            keep=keep,
+            release_one=release_one,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it receives no more, and every poll was answered."""
+        return self._has_ended and not self.polls
+
+    def wants(self, queue: str) -> bool:
+        """Return whether it receives from a queue."""
+        return not self._has_ended and queue in self._queues
 
     @property
     def polls(self) -> tuple[Poll, ...]:
@@ -99,34 +110,37 @@ class Receiver:
         return self._receiving.polls
 
     def consume(self, *queues: ConsumedQueue) -> None:
-        """Receive from queues from now on."""
+        """Receive from queues from now on, or continue with what has changed about them."""
+        names = [each.name for each in queues if each.name not in self._queues]
         self._queues.update({each.name: each for each in queues})
-        self.intake.begin(*(each.name for each in queues))
+        self.intake.begin(*names)
         # All at once: a queue that is alone may take the whole room.
-        self._receiving.add(*map(self._source, queues))
-
-    def follow(self, queue: ConsumedQueue) -> None:
-        """Continue with what has changed about a queue, unless it was cancelled meanwhile."""
-        with self._lock:
-            if queue.name in self._queues:
-                self._queues[queue.name] = queue
+        self._receiving.add(*(self._source(self._queues[name]) for name in names))
 
     def cancel(self, queue: str) -> None:
         """Receive no more messages of a queue, and release those that are not handed over."""
-        with self._lock:
-            self._queues.pop(queue, None)
+        self._queues.pop(queue, None)
         self._receiving.remove(queue)
         self._polled.rest(queue)
         with self._lock:
-            self._waitlist.leave("consumer closed", queue)
+            self._waitlist.leave(CLOSED, queue)
             # Within the lock: meanwhile, none of its messages may begin to wait for its group.
             self.intake.end(queue)
 
-    def stop(self) -> None:
-        """Receive no more. Messages that open polls still return are released."""
+    def stop(self, cause: str = CLOSED) -> None:
+        """Receive no more, and release what is not handed over.
+
+        Messages that open polls still return are released, too.
+
+        Args:
+            cause: Why the messages that wait for another of their group are released.
+        """
         self._has_ended = True
         self._receiving.stop()
-        self.intake.end()
+        with self._lock:
+            for queue in tuple(self._queues):
+                self._waitlist.leave(cause, queue)
+            self.intake.end()
 
     def join(self, timeout: float) -> bool:
         """Wait until no poll is open. Return whether that took at most `timeout` seconds."""
@@ -159,16 +173,13 @@ class Receiver:
             in_order=queue.terms.in_order,
         )
 
-    def _wants(self, queue: str) -> bool:
-        return not self._has_ended and queue in self._queues
-
     def _room(self) -> int:
         """Return how many more messages may be held, beside those of open polls."""
         if self._has_ended:
             return 0
         room = self.intake.room
         self._is_backed_up = self._keeper.ending >= MAX_ENDING
-        if room > 0 and (self._keeper.is_behind or self._is_backed_up):
+        if room > 0 and (self._keeper.is_behind or self._is_backed_up or self.intake.is_heavy):
             room = 0
         if room <= 0:
             for queue in tuple(self._queues):
@@ -222,8 +233,7 @@ class Receiver:
                 # boto3 repeats it.
                 polled.unanswered(name, poll.sent_at)
             poll.is_sent, poll.sent_at = True, clock.now()
-            self._report(queue.lease_url)
-            return self._wants(name)
+            return self.wants(name)
 
         try:
             client = self._clients(queue.url)
@@ -233,25 +243,18 @@ class Receiver:
                     client, "ReceiveMessage", queue.parameters(poll.count, int(poll.waits))
                 )
         except Exception:
-            if self._wants(name):
+            if self.wants(name):
                 polled.unanswered(name, poll.sent_at)
             raise
         finally:
             poll.is_over = True
-            self._report(queue.lease_url)
         polled.answered(name)
         return received(answer)
-
-    def _report(self, queue_url: str) -> None:
-        """Report when the last open poll of a queue ends."""
-        # Within the lock, so that the last report is the latest.
-        with self._lock:
-            self._note_poll(queue_url, ends_at(self._all_polls(), queue_url))
 
     def _take(self, poll: Poll, answered: Sequence[Any]) -> None:
         """Lease messages, on the thread of their poll, and have them handed over."""
         queue, messages = poll.queue, readable(answered)
-        if queue is not None and messages and not (self._wants(queue.name) and self._has_keeper()):
+        if queue is not None and messages and not self.wants(queue.name):
             self._refuse(queue, messages, poll)
         elif queue is not None and messages:
             self.intake.take(queue, messages, sent_at=poll.sent_at)
@@ -265,22 +268,10 @@ class Receiver:
     def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], poll: Poll) -> None:
         self.intake.refuse(queue, messages, sent_at=poll.sent_at)
         logger.info(
-            "sqs-heartbeat: released %s received from %s without a consumer or a keeper",
+            "sqs-heartbeat: released %s received from %s without a consumer",
             counted(len(messages), "message"),
             queue.name,
         )
-
-    def _has_keeper(self) -> bool:
-        """Return whether a keeper is ready, maybe after a wait.
-
-        A task without a keeper would run, and its message would neither be extended nor deleted.
-        """
-        until = clock.now() + _KEEPER_SECONDS
-        while self._keeper.is_behind:
-            if self._has_ended or clock.now() >= until:
-                return False
-            time.sleep(_LOOK_SECONDS)
-        return not self._has_ended
 
 
 def ends_at(polls: Iterable[Poll], queue_url: str) -> float:

@@ -1,1 +1,1 @@
-"""Calls SQS with boto3: clients, batch calls and the meaning of answers."""
+"""Calls SQS with boto3: clients, long polls, batch calls and the meaning of answers."""

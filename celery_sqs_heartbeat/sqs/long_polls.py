@@ -21,7 +21,6 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
@@ -134,8 +133,6 @@ class Receiving:
         room: Returns how many more messages may be held now, without those of open polls. Called
             under a lock: it must not block, and must not call this object.
         take: Gets the messages of one poll, on the poll's thread.
-        lock: Guards what is known about the polls. A signal handler that calls this object must
-            not interrupt a thread that holds it.
         jitter: Returns a random number from 0 to 1, for the pauses after failed polls.
     """
 
@@ -145,13 +142,12 @@ class Receiving:
         *,
         room: Callable[[], int],
         take: Callable[[Poll, Sequence[Raw]], object],
-        lock: SignalSafeLock | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._sources = {source.name: source for source in sources}
         self._room = room
         self._take = take
-        self._lock = lock or SignalSafeLock()
+        self._lock = threading.RLock()
         self._jitter = jitter
         self._open: list[Poll] = []
         self._readers: list[_Reader] = []
@@ -281,10 +277,7 @@ class Receiving:
                     poll.grown.set()
 
     def _start_all(self, polls: Sequence[Poll]) -> list[tuple[Source, str]]:
-        """Have threads make polls. Return the sources for which the system grants none.
-
-        Within the lock: a signal handler must not interrupt the start of a thread.
-        """
+        """Have threads make polls. Return the sources for which the system grants none."""
         refused = []
         for poll in polls:
             if self._resting:
@@ -316,11 +309,12 @@ class Receiving:
                 self._gather(poll)
                 if pause := self._poll(poll):
                     self._pause(poll, reader, pause)
-            finally:
+            except BaseException:
                 with self._lock:
                     self._close(poll)
-                    reader.poll = None
+                raise
             with self._lock:
+                self._close(poll)
                 polls = self._new_polls()
                 reader.poll = polls.pop(0) if polls else None
                 refused = self._start_all(polls)

@@ -1,4 +1,4 @@
-"""kombu's SQS transport with leases: the keeper gets every received, acked or rejected message.
+"""kombu's SQS transport, fed by the keeper, which also gets every ack and reject.
 
 The worker's step makes kombu use it for `sqs://` URLs (`register_transport`).
 """
@@ -23,23 +23,25 @@ class Transport(SQS.Transport):
     """kombu's SQS transport. Its channels have leases while a heartbeat is bound.
 
     Attributes:
-        arrived: Tells the consumer's thread that messages have arrived.
+        arrived: Tells the consumer's thread that messages have arrived; None without a heartbeat.
     """
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
-        self.arrived = Arrivals()
+        self._heartbeat = bound()
+        self.arrived = Arrivals(self._heartbeat.keeper) if self._heartbeat is not None else None
 
     def Channel(self, connection: Any) -> SQS.Channel:  # noqa: N802
         """Make a channel: kombu's own if no heartbeat is bound (a producer, a pool process)."""
-        heartbeat = bound()
-        if heartbeat is None:
+        heartbeat = self._heartbeat
+        if heartbeat is None or heartbeat is not bound():
             return SQS.Channel(connection)
         return FedChannel(connection, heartbeat=heartbeat)
 
     def listen(self, hub: Any) -> None:
         """Deliver what arrives on an event loop. A loop that was reset has to be asked again."""
-        self.arrived.listen(hub, self._deliver_arrived)
+        if self.arrived is not None:
+            self.arrived.listen(hub, self._deliver_arrived)
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver messages without an event loop.
@@ -50,7 +52,7 @@ class Transport(SQS.Transport):
         fed = self._fed()
         for channel in fed:
             channel.feed.consume()
-        if not fed or any(channel.has_unleased for channel in fed):
+        if self.arrived is None or not fed or any(channel.has_unleased for channel in fed):
             if not self._deliver_arrived():
                 # kombu receives, in this thread.
                 super().drain_events(connection, timeout)
@@ -65,7 +67,8 @@ class Transport(SQS.Transport):
     def close_connection(self, connection: Any) -> None:
         """Close the channels."""
         super().close_connection(connection)
-        self.arrived.close()
+        if self.arrived is not None:
+            self.arrived.close()
 
     def _fed(self) -> list[FedChannel]:
         """Return the channels that consume with leases."""
@@ -76,6 +79,9 @@ class Transport(SQS.Transport):
         ]
 
     def _deliver_arrived(self) -> bool:
+        if self.arrived is not None and self._heartbeat is not None:
+            with self.arrived.awake():
+                self._heartbeat.keeper.pull()
         is_any = False
         for channel in self._fed():
             is_any |= channel.feed.deliver()

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.observe.polled import PolledQueues
-from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
-from celery_sqs_heartbeat.receiving.receiver import Receiver
+from celery_sqs_heartbeat.link.held_message import Arrived
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
-from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
@@ -46,24 +44,10 @@ class Once:
 
 
 class FeedProtocol(Protocol):
-    """The interface of a channel's feed that other parts use.
+    """The interface of a channel's feed that other parts use."""
 
-    Attributes:
-        receiver: Receives for it.
-    """
-
-    receiver: Receiver
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its channel was closed, and every poll was answered."""
-
-    @property
-    def polls(self) -> tuple[Poll, ...]:
-        """The open polls."""
-
-    def fill(self) -> None:
-        """Receive what there is room for now."""
+    def take(self, messages: list[Arrived]) -> None:
+        """Take messages that were handed over for it."""
 
     def look(self) -> None:
         """Notice what has changed, and receive what there is room for."""
@@ -78,16 +62,12 @@ class Heartbeat:
 
     Attributes:
         clients: Learns how to reach each queue.
-        poll_clients: Has the clients that make the polls.
         leases: The most messages the worker holds at once; 0 for no limit.
-        concurrency: How many tasks the worker runs at once; 0 if not known.
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
-        polled: Records how SQS answers the polls of each queue.
-        feeds: Those of every channel that consumes, or still has an open poll.
-        polling: Is held while the record of open polls changes. Signals are handled after that.
-        note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
-            in seconds of `clock.now`; 0.0 if none is open.
+        feeds: Those of channels that are not closed, by number.
+        turned_at: When the consumer's thread last took messages, or began to receive, in seconds of
+            `clock.now`.
         arriving: The receipt handles of messages that were handed over and are not delivered yet.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
@@ -108,22 +88,17 @@ class Heartbeat:
         leased: The queues that are ready to be consumed from.
         rules: The settings that apply to each lease.
         orphaned: Gives up messages whose request disappeared without settling them.
-        groups: The messages of FIFO queues that wait for another of their group.
     """
 
     keeper: LinkedKeeper
     settings: Settings
     queues: QueueDirectory
     clients: ReachedQueues
-    poll_clients: ClientPool = field(default_factory=lambda: ClientPool(None, poll_config))
     leases: int = 0
-    concurrency: int = 0
     hub: Any = None
     has_processes: bool = False
-    polled: PolledQueues = field(default_factory=PolledQueues)
-    feeds: list[FeedProtocol] = field(default_factory=list)
-    polling: SignalSafeLock = field(default_factory=SignalSafeLock)
-    note_poll: Callable[[str, float], object] = lambda url, ends_at: None
+    feeds: dict[int, FeedProtocol] = field(default_factory=dict)
+    turned_at: float = 0.0
     arriving: set[str] = field(default_factory=set, repr=False)
     check_pool: Callable[[Exception], object] = lambda error: None
     start_queues: Callable[[], Iterable[str]] = tuple
@@ -140,7 +115,6 @@ class Heartbeat:
     leased: LeasedQueues = field(init=False)
     rules: LeaseRules = field(init=False)
     orphaned: OrphanedMessages = field(init=False)
-    groups: GroupWaitlist = field(init=False)
 
     def __post_init__(self) -> None:
         self.terms = QueueTerms(self.settings, self.queues, self.leases)
@@ -153,28 +127,30 @@ class Heartbeat:
         )
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
         self.orphaned = OrphanedMessages(self.keeper)
-        self.groups = GroupWaitlist(keeper=self.keeper, limit=self.settings.fifo_waiting)
+        self.keeper.on_arrived = self._take
+        self._channels = itertools.count(1)
 
-    def add_feed(self, feed: FeedProtocol) -> None:
-        """Note the feed of a new channel. Those of closed channels are forgotten."""
-        with self.polling:
-            self.feeds = [*(each for each in self.feeds if not each.is_over), feed]
+    def new_channel(self) -> int:
+        """Return the number of a new channel."""
+        return next(self._channels)
 
-    @property
-    def polls(self) -> list[Poll]:
-        """The open polls of all channels."""
-        return [poll for feed in self.feeds for poll in feed.polls]
+    def note_turn(self) -> None:
+        """Note that the consumer's thread runs."""
+        self.turned_at = clock.now()
 
     def look(self) -> None:
-        """Notice what no event reports: another attribute of a queue, a keeper that is ready."""
-        for feed in self.feeds:
+        """Notice what no event reports: another attribute of a queue, a call that was lost."""
+        for feed in tuple(self.feeds.values()):
             feed.look()
 
-    def take_turns(self) -> None:
-        """Have messages handed over that waited for another of their group."""
-        if len(self.groups):
-            for feed in self.feeds:
-                feed.fill()
+    def _take(self, arrived: list[tuple[int, Arrived]]) -> None:
+        for channel, each in arrived:
+            feed = self.feeds.get(channel)
+            if feed is not None:
+                feed.take([each])
+            else:
+                # It was closed meanwhile.
+                self.keeper.release(each.handle, cause=NOT_DELIVERED)
 
     def is_settled(self, delivery_tag: str) -> bool:
         """Return whether a message's channel has nothing left to do for it at SQS."""

@@ -30,15 +30,14 @@ from celery_sqs_heartbeat.transport.settling import AckHandler, QoS
 class Channel(SQS.Channel):
     """Takes kombu's calls, and passes each to the object that handles it.
 
-    The path of a message: `Receiver` receives and leases it, and hands it over to `Feed`, which has
-    `Deliverer` deliver it where the consumer runs. `AckHandler` passes its ack or reject to the
-    keeper.
+    The path of a message: the keeper receives it and hands it over to `Feed`, which has `Deliverer`
+    deliver it where the consumer runs. `AckHandler` passes its ack or reject to the keeper.
 
     Args:
         connection: kombu's transport.
 
     Attributes:
-        feed: Receives from the queues whose messages are leased.
+        feed: Has the messages of the queues that are leased.
     """
 
     QoS = QoS
@@ -56,7 +55,6 @@ class Channel(SQS.Channel):
         )
         self._enter_event_loop()
         super().__init__(connection)
-        heartbeat.add_feed(self.feed)
 
     def _enter_event_loop(self) -> None:
         """Make the worker's event loop the current one again, if there is none.

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.events import DUE_LATER
+from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.receiving.intake import NOT_DELIVERED
+from celery_sqs_heartbeat.link.held_message import Arrived
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
@@ -19,7 +18,7 @@ logger = get_logger(__name__)
 
 
 class Deliverer:
-    """Delivers the messages that a channel's receiver hands over."""
+    """Delivers the messages that the keeper hands over."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, acks: AckHandler) -> None:
         self._kombu = kombu
@@ -63,13 +62,13 @@ class Deliverer:
         self._heartbeat.arriving.difference_update(each.handle for each in messages)
 
     def _deliver(self, arrived: Arrived) -> None:
-        consumer = self._kombu.consumer(arrived.queue.name)
+        consumer = self._kombu.consumer(arrived.queue)
         lease = arrived.lease
         self._heartbeat.received.add(arrived.handle)
         if consumer is None:
             self.release([arrived])
         elif self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD:
-            payload = self._kombu.decode(arrived.message, arrived.queue.name)
+            payload = self._kombu.decode(arrived.message, arrived.queue)
             if not self._is_put_off(arrived, payload):
                 consumer(payload)
 
@@ -95,5 +94,5 @@ def _log_undeliverable(arrived: Arrived) -> None:
         "sqs-heartbeat: message %s of %s can't be delivered, and is released like that of a "
         "failed task",
         arrived.lease.message_id,
-        arrived.queue.name,
+        arrived.queue,
     )

@@ -1,4 +1,4 @@
-"""Lets a channel's consumer have what its `Receiver` hands over, where the consumer runs."""
+"""One channel's share in what the keeper receives: its queues, its credit, and its messages."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections import deque
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.receiving.receiver import Receiver
+from celery_sqs_heartbeat.link.held_message import Arrived
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
-from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delivery import Deliverer
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 
 
 class Feed:
-    """The messages of one channel that wait for its consumer's thread, and its credit.
+    """Has the keeper receive for a channel, and delivers what it hands over.
 
     Args:
         deliverer: Delivers messages to their consumers.
@@ -33,81 +31,70 @@ class Feed:
         wake: Callable[[], object],
     ) -> None:
         self._kombu = kombu
-        self._heartbeat = heartbeat
+        self._heartbeat, self._keeper = heartbeat, heartbeat.keeper
         self._deliverer = deliverer
         self._wake = wake
+        self._number = heartbeat.new_channel()
         self._urls: dict[str, str] = {}
         self._waiting: deque[Arrived] = deque()
-        self._taken = 0
-        self.receiver = Receiver(
-            keeper=heartbeat.keeper,
-            clients=heartbeat.poll_clients,
-            waitlist=heartbeat.groups,
-            polled=heartbeat.polled,
-            lock=heartbeat.polling,
-            hand_over=self._take,
-            all_polls=lambda: heartbeat.polls,
-            note_poll=heartbeat.note_poll,
-            concurrency=heartbeat.concurrency,
-        )
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its channel was closed, and every poll was answered."""
-        return self._kombu.is_closed and not self.polls
+        heartbeat.feeds[self._number] = self
 
     @property
     def is_consuming(self) -> bool:
         """Whether its channel consumes with leases."""
         return any(map(self._kombu.is_leased, self._kombu.queues()))
 
-    @property
-    def polls(self) -> tuple[Poll, ...]:
-        """The open polls."""
-        return self.receiver.polls
-
     def consume(self) -> None:
         """Receive from the channel's queues from now on. Call this where the consumer runs."""
-        self._heartbeat.polled.note_turn()
+        self._heartbeat.note_turn()
         new = [
             queue
             for queue in self._kombu.queues()
             if queue not in self._urls and self._kombu.is_leased(queue)
         ]
         if new and not self._heartbeat.is_ending:
-            for queue in new:
-                # If a queue must be created, kombu does so here.
-                url = self._urls[queue] = self._kombu.url(queue)
-                self._heartbeat.poll_clients.use(self._kombu.broker(), url, 0.0)
+            # If a queue must be created, kombu does so here.
+            self._urls.update({queue: self._kombu.url(queue) for queue in new})
+            self._keeper.consume(
+                self._number, [self._consumed(queue, self._urls[queue]) for queue in new]
+            )
             self.fill()
-            self.receiver.consume(*(self._consumed(queue, self._urls[queue]) for queue in new))
 
     def cancel(self, queue: str) -> None:
         """Receive no more messages of a queue, and release those that wait."""
-        self._urls.pop(queue, None)
-        self.receiver.cancel(queue)
+        if self._urls.pop(queue, None) is not None:
+            self._keeper.cancel(self._number, queue)
         self._release_orphans()
 
     def fill(self) -> None:
         """Receive what there is room for now. Can be called from any thread."""
-        if not self._heartbeat.is_ending:
-            with self._heartbeat.polling:
-                self._allow()
-            self.receiver.fill()
+        if self._urls and not self._heartbeat.is_ending:
+            self._keeper.allow(self._number, self._free, self._kombu.prefetch_count)
 
     def look(self) -> None:
         """Notice what has changed about the queues, and receive what there is room for.
 
         Can be called from any thread.
         """
-        # The consumer's thread may cancel one meanwhile.
-        for queue, url in tuple(self._urls.items()):
-            self.receiver.follow(self._consumed(queue, url))
-        self.fill()
+        if not self._heartbeat.is_ending:
+            # The consumer's thread may cancel one meanwhile.
+            for queue, url in tuple(self._urls.items()):
+                self._keeper.follow(self._number, self._consumed(queue, url))
+            self.fill()
 
     def stop(self) -> None:
-        """Receive no more. Messages that open polls still return are released."""
-        self.receiver.stop()
+        """Receive no more, and release the messages that wait."""
+        self._urls.clear()
+        self._heartbeat.feeds.pop(self._number, None)
+        self._keeper.close(self._number)
+        self._release_orphans()
+
+    def take(self, messages: list[Arrived]) -> None:
+        """Take messages that were handed over. Can be called from any thread."""
+        self._heartbeat.arriving.update(each.handle for each in messages)
+        self._waiting += messages
+        self._wake()
+        # The consumer may have ended meanwhile.
         self._release_orphans()
 
     def deliver(self) -> bool:
@@ -116,7 +103,7 @@ class Feed:
         Not more than an answer has, because the consumer's thread has other work: it sees signals
         and acks.
         """
-        self._heartbeat.polled.note_turn()
+        self._heartbeat.note_turn()
         messages: list[Arrived] = []
         while self._waiting and len(messages) < MAX_RECEIVED:
             try:
@@ -135,19 +122,9 @@ class Feed:
         self.fill()
         return True
 
-    def _take(self, messages: list[Arrived]) -> None:
-        self._heartbeat.arriving.update(each.handle for each in messages)
-        # Several threads may hand messages over at once.
-        with self._heartbeat.polling:
-            self._taken += len(messages)
-        self._waiting += messages
-        self._wake()
-        # The consumer may have ended meanwhile.
-        self._release_orphans()
-
     def _release_orphans(self) -> None:
         """Release the messages that wait for a consumer that has ended."""
-        ended = [each for each in tuple(self._waiting) if not self._has_consumer(each.queue.name)]
+        ended = [each for each in tuple(self._waiting) if not self._has_consumer(each.queue)]
         for each in reversed(ended):
             try:
                 self._waiting.remove(each)
@@ -160,27 +137,22 @@ class Feed:
         is_over = self._heartbeat.is_ending or self._kombu.is_closed
         return not is_over and self._kombu.consumer(queue) is not None
 
-    def _allow(self) -> None:
-        """Say how many messages the channel may get in all: those that it got, and its room.
-
-        They are counted in this order so that one that is delivered meanwhile counts twice, not
-        never. The next turn corrects that.
-        """
+    def _free(self) -> int:
+        """Return how many more messages the channel may get."""
         heartbeat = self._heartbeat
-        taken = self._taken
+        # First: one that is delivered meanwhile counts twice, not never. The next turn corrects it.
         arriving = sum(not self._kombu.takes_slot(tag) for tag in tuple(heartbeat.arriving))
         free = self._kombu.free_slots()
         if free is None:
             # It is infinite before the first queue is known.
-            most = int(min(heartbeat.terms.most_leases(), sys.maxsize))
-            free = most - len(heartbeat.keeper)
-        self.receiver.allow(taken + free - arriving, self._kombu.prefetch_count)
+            free = int(min(heartbeat.terms.most_leases(), sys.maxsize)) - len(self._keeper)
+        return free - arriving
 
     def _consumed(self, queue: str, url: str) -> ConsumedQueue:
         """Describe a queue as the settings and its attributes are now."""
-        heartbeat, kombu = self._heartbeat, self._kombu
+        kombu = self._kombu
         system, of_sender = kombu.wanted_attributes()
-        return heartbeat.leased.consumed(
+        return self._heartbeat.leased.consumed(
             queue,
             url,
             wait=kombu.wait_seconds,

@@ -107,10 +107,6 @@ class KombuChannel:
         payload: Payload = self._channel._message_to_python(message, queue, self.url(queue))
         return payload
 
-    def client(self, queue: str) -> Any:
-        """Return the boto3 client for a queue."""
-        return self._channel.sqs(queue=queue)
-
     def wanted_attributes(self) -> tuple[Any, Any]:
         """Return which system attributes and which of the sender's to request with each message."""
         wanted = self._channel.get_message_attributes

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.events import KEPT
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.receiving.receiver import ends_at
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
@@ -62,7 +60,6 @@ class AckHandler:
             delay = 0.0
         if delay is not None:
             cause = failure.cause if requeue else "backoff policy"
-            delay = max(delay, self._dead_poll_left(lease))
             heartbeat.keeper.release(delivery_tag, delay, cause)
         elif not requeue and self._kombu_would_delete(delivery_tag, lease):
             heartbeat.keeper.done(delivery_tag)
@@ -101,11 +98,8 @@ class AckHandler:
         return True
 
     def release(self, delivery_tag: str, *, cause: str) -> None:
-        """Make a message visible again, as soon as no abandoned poll could receive it."""
-        keeper = self._heartbeat.keeper
-        lease = keeper.find(delivery_tag)
-        if lease is not None:
-            keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
+        """Make a message visible again."""
+        if self._heartbeat.keeper.release(delivery_tag, cause=cause):
             self._kombu.free_slot(delivery_tag)
 
     def _kombu_would_delete(self, delivery_tag: str, lease: Lease) -> bool:
@@ -113,21 +107,6 @@ class AckHandler:
             return False
         attributes = self._heartbeat.queues.get(lease.queue_url)
         return attributes.is_known and attributes.max_receive_count is None
-
-    def _dead_poll_left(self, lease: Lease) -> float:
-        """Return how long an abandoned poll could still receive the message, in seconds.
-
-        When a consumer is cancelled, its last long poll continues at SQS. It would receive and
-        hide a message that is released before the poll ends. In a shutdown the worker reads that
-        poll and releases its messages. But the message would have used up a receive, and after
-        `maxReceiveCount` of them SQS moves it to the dead-letter queue. 0 while the consumer lives.
-        """
-        polls = (
-            poll
-            for poll in self._heartbeat.polls
-            if self._heartbeat.is_ending or not self._kombu.is_consumed(poll.source.name)
-        )
-        return max(0.0, ends_at(polls, lease.queue_url) - clock.now())
 
 
 class QoS(SQS.QoS):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from celery_sqs_heartbeat.link.attendant import NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
+from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
@@ -54,10 +53,8 @@ from celery_sqs_heartbeat.worker.shutdown import (
     end_after_cold_shutdown,
     end_polls,
     end_worker,
-    flush_time_left,
     let_handlers_call_soon,
     put_off_signals,
-    read_last_polls,
     release_all,
     release_before_soft_shutdown,
     release_unstarted,
@@ -88,13 +85,12 @@ class WorkerHeartbeat:
             with _as_faults_of_the_worker():
                 _require_otel()
         self._linked = WorkerKeeper(
-            settings, leases, name=parent.hostname, on_event=self._take_event
+            settings, leases, concurrency, name=parent.hostname, on_event=self._take_event
         )
         self._keeper = self._linked.keeper
-        self._heartbeat = _new_heartbeat(settings, leases, concurrency, self._keeper)
+        self._heartbeat = _new_heartbeat(settings, leases, self._keeper)
         self._otel = _new_otel(self._heartbeat) if settings.otel else None
         self._lost_leases = LostLeaseHandler(parent.app, self._heartbeat)
-        self._keeper.on_turn = self._heartbeat.take_turns
         bind(self._heartbeat)
         use_leased_requests(parent.app)
 
@@ -120,8 +116,9 @@ class WorkerHeartbeat:
         self._heartbeat.check_pool = partial(self._check_pool, parent)
         if self._otel is not None:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
-            self._otel.watch(self._linked, journal, self._heartbeat.polled)
-        self._linked.start(parent, self._heartbeat.polled, look=self._heartbeat.look)
+            self._otel.watch(self._linked, journal, self._linked)
+        heartbeat = self._heartbeat
+        self._linked.start(parent, lambda: heartbeat.turned_at, look=heartbeat.look)
         self._lost_leases.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
         orphaned = self._heartbeat.orphaned
         orphaned.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
@@ -129,10 +126,9 @@ class WorkerHeartbeat:
         follow_jobs(parent.pool)
         keep_undecodable(parent.consumer, self._keeper)
         keep_running_jobs_on_flush(parent.pool)
-        guarded = (self._keeper, self._heartbeat.polling)
-        release_before_soft_shutdown(parent, guarded, lambda: self.close(parent))
+        release_before_soft_shutdown(parent, self._keeper, lambda: self.close(parent))
         stop_after_last_receives(self._heartbeat, parent)
-        put_off_signals(*guarded)
+        put_off_signals(self._keeper)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
         end_after_cold_shutdown(parent, self._end)
@@ -180,11 +176,8 @@ class WorkerHeartbeat:
         signals.worker_shutdown.disconnect(self._end, sender=self._parent)
         end_polls(self._heartbeat)
         release_all(self._heartbeat)
-        began = time.monotonic()
-        read_last_polls(self._heartbeat)
         self._heartbeat.orphaned.close()
-        waited = time.monotonic() - began
-        self._linked.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
+        self._linked.stop(self._heartbeat.settings.flush_timeout)
         self._lost_leases.close()
         self._restore_retries()
         bind(None)
@@ -200,9 +193,7 @@ def _as_faults_of_the_worker() -> Iterator[None]:
         raise WorkerConfigurationError(error.faults) from None
 
 
-def _new_heartbeat(
-    settings: Settings, leases: int, concurrency: int, keeper: LinkedKeeper
-) -> Heartbeat:
+def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
     with _as_faults_of_the_worker():
         new_session = try_session_function(settings.session) if settings.session else None
     clients = ClientPool(new_session)
@@ -216,10 +207,7 @@ def _new_heartbeat(
             ).start(),
         ),
         clients=ReachedQueues(clients, keeper),
-        poll_clients=ClientPool(new_session, poll_config),
-        note_poll=lambda url, ends_at: keeper.order("poll", url, ends_at, about=(url,)),
         leases=leases,
-        concurrency=concurrency,
     )
 
 

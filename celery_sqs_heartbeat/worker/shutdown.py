@@ -11,8 +11,8 @@ tasks first. This must happen before Celery stops its steps: a pool that was sto
 tasks.
 
 Celery's cold and soft shutdown run in signal handlers. They release messages, which changes the
-keeper's records and call the event loop, while other threads read open polls. So a signal handler
-must not interrupt work that must not be seen half done.
+worker's records and writes to its keeper. So a signal handler must not interrupt work that must not
+be seen half done.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import celery
 from celery.bootsteps import TERMINATE
 from celery.platforms import EX_FAILURE
 from celery.worker import state
 
-from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 
@@ -40,15 +40,6 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 #: Whether a threads pool that stops cancels the tasks that it has not started (since 5.7).
 _CANCELS_WAITING = celery.VERSION >= (5, 7)
-#: How long an exiting worker may read its last polls before that time is subtracted from its flush,
-#: in seconds: kombu's default wait. With the flush of 15 s, both take 25 s of Kubernetes' 30.
-_FREE_WAIT_SECONDS = 10.0
-#: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
-#: network stalls for a moment. With the longest poll and the shortest flush, the worker ends within
-#: Kubernetes' 30 s.
-_READ_GRACE = 3.0
-#: The least time for the flush, in seconds, unless the setting is lower: a few tries of a delete.
-_LEAST_FLUSH_SECONDS = 5.0
 #: How long a message of a standard queue on its last receive waits for the pool, in seconds: a
 #: third of Kubernetes' grace period of 30. After that it is sent again (`MessageSender`).
 _START_SECONDS = 10.0
@@ -56,51 +47,20 @@ _START_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
 
 
-def flush_time_left(flush_timeout: float, waited: float) -> float:
-    """Return how long the final flush may take, in seconds.
-
-    Args:
-        flush_timeout: The setting, in seconds.
-        waited: How long the last polls were read, in seconds. Meanwhile, the keeper already
-            deletes and releases messages.
-    """
-    left = flush_timeout - max(0.0, waited - _FREE_WAIT_SECONDS)
-    return max(left, min(flush_timeout, _LEAST_FLUSH_SECONDS))
-
-
 def end_polls(heartbeat: Heartbeat) -> None:
-    """Stop receiving, and release the messages that open polls still return."""
-    if not heartbeat.is_ending and heartbeat.polls:
+    """Stop receiving, and release what has not reached its consumer."""
+    if not heartbeat.is_ending:
         logger.info(
             "sqs-heartbeat: receiving ends; messages that open long polls still return are released"
         )
     heartbeat.is_ending = True
-    heartbeat.polled.rest_all()
-    for feed in heartbeat.feeds:
+    heartbeat.keeper.end_receiving()
+    for feed in tuple(heartbeat.feeds.values()):
         feed.stop()
-
-
-def read_last_polls(heartbeat: Heartbeat) -> None:
-    """Return when the polls are answered, or are no longer awaited.
-
-    At SQS, a long poll waits for up to 20 s. Messages that arrive meanwhile go to it, whether or
-    not anyone reads the answer: up to ten messages, hidden for a whole visibility timeout. SQS may
-    not notice that the connection was closed.
-    """
-    until = max([clock.now(), *(poll.ends_at for poll in heartbeat.polls)]) + _READ_GRACE
-    for feed in heartbeat.feeds:
-        feed.receiver.join(until - clock.now())
-    if heartbeat.polls:
-        logger.warning(
-            "sqs-heartbeat: a poll that was open when the shutdown began is not answered yet: "
-            "messages that it returns become visible again after their visibility timeout"
-        )
 
 
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
-    with heartbeat.polling:
-        heartbeat.groups.leave("shutdown")
     _release_arriving(heartbeat)
     # Referenced until they are released: nothing else may refer to requests of a cancelled batch.
     requests = list(heartbeat.requests.values())
@@ -136,8 +96,6 @@ def _release_arriving(heartbeat: Heartbeat) -> None:
 
 def release_all(heartbeat: Heartbeat) -> None:
     """Release every message that is still held: its task was stopped with the pool."""
-    with heartbeat.polling:
-        heartbeat.groups.leave("shutdown")
     release(list(heartbeat.requests.values()), "not finished")
 
 
@@ -218,15 +176,8 @@ def _turning(parent: Any) -> Callable[[], object]:
     return turn
 
 
-class Interruptible(Protocol):
-    """Work that a signal handler must not interrupt."""
-
-    def defer(self, job: Callable[[], object]) -> bool:
-        """Do a job right after the work of this thread; return False if it does no such work."""
-
-
-def put_off_signals(*guarded: Interruptible) -> None:
-    """If a signal arrives during the work of one of these, handle it right after that work.
+def put_off_signals(keeper: LinkedKeeper) -> None:
+    """If a signal arrives while the keeper's record changes, handle it right after that.
 
     Call this again whenever Celery may have replaced the handlers.
     """
@@ -236,28 +187,28 @@ def put_off_signals(*guarded: Interruptible) -> None:
     for number in SIGNALS:
         handler = signal.getsignal(number)
         if callable(handler) and not isinstance(handler, _Outside):
-            signal.signal(number, _Outside(guarded, handler))
+            signal.signal(number, _Outside(keeper, handler))
 
 
 class _Outside:
-    """Handles a signal outside all guarded work."""
+    """Handles a signal while no change of the record is under way."""
 
-    def __init__(self, guarded: Sequence[Interruptible], handler: Callable[..., Any]) -> None:
-        self._guarded = guarded
+    def __init__(self, keeper: LinkedKeeper, handler: Callable[..., Any]) -> None:
+        self._keeper = keeper
         self._handler = handler
 
     def __call__(self, number: int, frame: Any) -> None:
-        if any(each.defer(lambda: signal.raise_signal(number)) for each in self._guarded):
+        if self._keeper.defer(lambda: signal.raise_signal(number)):
             return
         try:
             self._handler(number, frame)
         finally:
             # Celery's handlers replace each other: at Ctrl+C, and as a shutdown continues.
-            put_off_signals(*self._guarded)
+            put_off_signals(self._keeper)
 
 
 def release_before_soft_shutdown(
-    parent: Any, guarded: Sequence[Interruptible], release_waiting: Callable[[], None]
+    parent: Any, keeper: LinkedKeeper, release_waiting: Callable[[], None]
 ) -> None:
     """Release waiting messages before a soft shutdown waits for the running tasks.
 
@@ -267,7 +218,7 @@ def release_before_soft_shutdown(
 
     def release_and_wait() -> None:
         # Celery has just installed other handlers for the time of its wait.
-        put_off_signals(*guarded)
+        put_off_signals(keeper)
         release_waiting()
         wait()
 

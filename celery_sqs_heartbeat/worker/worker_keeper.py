@@ -17,10 +17,10 @@ from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.attendant import Attendant, NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.polls import polled_message
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import PolledQueue
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.worker.versions import running_versions
 
@@ -37,6 +37,7 @@ class WorkerKeeper:
 
     Args:
         leases: The most messages that the worker holds at once, or 0 for no limit.
+        concurrency: How many tasks it runs at once; 0 if not known.
         on_event: Is called with the keeper's events.
 
     Attributes:
@@ -47,11 +48,18 @@ class WorkerKeeper:
     """
 
     def __init__(
-        self, settings: Settings, leases: int, *, name: str, on_event: Callable[[Event], None]
+        self,
+        settings: Settings,
+        leases: int,
+        concurrency: int,
+        *,
+        name: str,
+        on_event: Callable[[Event], None],
     ) -> None:
         self._settings = settings
         table = share_table(leases + settings.fifo_waiting if leases else 0)
-        self.keeper = LinkedKeeper(HeldMessages(table))
+        ours, self._theirs = delivery_sockets()
+        self.keeper = LinkedKeeper(HeldMessages(table), Inlet(ours.detach()))
         self._attendant = Attendant(
             self.keeper,
             hello=Hello(
@@ -65,16 +73,18 @@ class WorkerKeeper:
                 wants_all=settings.otel,
                 began_at=self.keeper.now(),
                 session=settings.session,
+                most_waiting=settings.fifo_waiting,
+                concurrency=concurrency,
             ),
             table=table,
-            descriptor=shared_descriptor(),
+            descriptors=(self._theirs.fileno(), shared_descriptor()),
             on_event=on_event,
             every_second=self._report,
             give_up_after=settings.keeper_timeout,
         )
         self._worker: Any = None
         self._look: Callable[[], object] = lambda: None
-        self._polled: PolledQueues | None = None
+        self._turns: Callable[[], float] = lambda: 0.0
         self._pool: list[int] = []
         self._is_asked, self._asked_at = False, 0.0
         self._is_connected, self._has_ended = False, False
@@ -86,13 +96,14 @@ class WorkerKeeper:
         self.keeper.order("connected", False)
         self._attendant.begin()
 
-    def start(self, worker: Any, polled: PolledQueues, look: Callable[[], object]) -> None:
+    def start(self, worker: Any, turns: Callable[[], float], look: Callable[[], object]) -> None:
         """Listen to the keeper, and describe the worker to it. The pool runs by now.
 
         Args:
+            turns: Returns when the consumer's thread last took messages, or began to receive.
             look: Is called about once a second.
         """
-        self._worker, self._polled, self._look = worker, polled, look
+        self._worker, self._turns, self._look = worker, turns, look
         self.keeper.order("worker", asdict(describe_worker(worker, self._settings)))
         self._report()
         self._attendant.start()
@@ -123,12 +134,17 @@ class WorkerKeeper:
     def stop(self, timeout: float) -> None:
         """Flush for at most `timeout` seconds, and end the keeper."""
         self._attendant.stop(timeout)
+        self._theirs.close()
 
     @property
     def health(self) -> KeeperHealth:
         """The keeper's health, as last reported."""
         known = self._attendant.stats.get("health")
         return KeeperHealth(**known) if known else KeeperHealth()
+
+    def view(self) -> list[PolledQueue]:
+        """Return the state of each queue's polls, as last reported."""
+        return [PolledQueue(**each) for each in self._attendant.stats.get("polled", ())]
 
     def snapshot(self) -> Sequence[LeaseView]:
         """Return a view of every lease, all at one moment."""
@@ -145,8 +161,6 @@ class WorkerKeeper:
 
     def _report(self) -> None:
         """Report to the keeper, once a second, what it can't see itself."""
-        if self._polled is not None:
-            self.keeper.say(*polled_message(self._polled, self.keeper.now()))
         self._ask_loop()
         self._look()
         pool = _processes(self._worker.pool)
@@ -171,8 +185,8 @@ class WorkerKeeper:
         elif now - self._asked_at >= (_ASK_AGAIN if self._is_asked else 0):
             self._is_asked, self._asked_at = True, now
             consumer.call_soon(self._tick)
-        if self._polled is not None and self._polled.turned_at > self._turned_at:
-            self._turned_at = self._polled.turned_at
+        if (turned_at := self._turns()) > self._turned_at:
+            self._turned_at = turned_at
             # A solo pool may run a task since its first poll: then the loop answers only after it.
             self._note_turn(is_open=is_open)
 

@@ -1,7 +1,7 @@
 """Tells a worker to quit in the middle of its work on a poll, when a test requests it.
 
-The signal may come while a poll's thread leases messages, and when the consumer's thread delivers
-messages of which nothing else knows yet.
+The signal may come while the worker records a message that was handed over, and when the consumer's
+thread delivers messages of which nothing else knows yet.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.transport.delivery import Deliverer, Leaser
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.transport.delivery import Deliverer
 
 #: By moment, the class and the method that is called then.
 MOMENTS = {
-    "reading": (Leaser, "lease_all"),
-    "delivering": (Deliverer, "_deliver_all"),
+    "reading": (HeldMessages, "add"),
+    "delivering": (Deliverer, "deliver"),
 }
 
 

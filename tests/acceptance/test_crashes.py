@@ -147,15 +147,32 @@ def test_messages_of_a_renewed_pool_are_visible_again_as_soon_when_its_worker_is
     scene.wait_until(lambda: keepers_on(scene) == [])
 
 
-def test_the_open_poll_of_a_killed_worker_does_not_receive_the_messages_it_held(
-    scene: Scene,
-) -> None:
+def kill_with_an_open_poll(scene: Scene) -> None:
+    """Kill a worker that runs a task, and has room for more messages."""
     scene.send("hold", "a")
-    # It has room for more, so a poll is open.
     worker = scene.worker("-c", "1", "-P", "threads", conf=EAGER)
     wait_for_extensions(scene, 1, since=0.0)
     scene.wait_until(lambda: scene.calls("ReceiveMessage")[-1].answered_at is None)
     worker.kill()
+
+
+def test_what_a_killed_worker_held_is_visible_at_once_although_its_poll_is_open(
+    scene: Scene,
+) -> None:
+    kill_with_an_open_poll(scene)
+    scene.wait_until(lambda: keepers_on(scene) == [])
+    # The first release went to the open poll. Its keeper has read it, and released the message.
+    releases = [entry for call in release_calls(scene) for entry in call.entries]
+    assert [entry["VisibilityTimeout"] for entry in releases] == [0] * len(releases)
+    assert len(releases) == len(receives(scene)) <= 2
+    assert scene.counts() == (1, 0)
+
+
+def test_an_open_poll_of_a_killed_worker_does_not_make_its_messages_dead_letters(
+    new_scene: Callable[..., Scene],
+) -> None:
+    scene = new_scene(max_receive_count=2, attributes={"VisibilityTimeout": "30"})
+    kill_with_an_open_poll(scene)
     scene.wait_until(lambda: scene.counts() == (1, 0))
     # The poll has ended, and received nothing.
     (release,) = release_calls(scene)

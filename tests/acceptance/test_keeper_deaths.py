@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import venv
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +40,7 @@ exec {python} "$@"
 def test_another_keeper_takes_over_during_deletes_and_releases_and_nothing_runs_twice(
     new_scene: NewScene, how: signal.Signals, pool: str
 ) -> None:
-    scene = new_scene(max_receive_count=2, attributes=STEADY)
+    scene = new_scene(max_receive_count=4, attributes=STEADY)
     worker = scene.worker("-c", "6", "-P", pool, conf=OFTEN)
     for key in HELD:
         scene.send("hold", key)
@@ -62,7 +63,11 @@ def test_another_keeper_takes_over_during_deletes_and_releases_and_nothing_runs_
     scene.wait_until_empty()
     assert sum(scene.counts(scene.dead_letters)) == 3
     short, bad = [f"short {number}" for number in range(3)], [f"bad {n}" for n in range(3)]
-    assert scene.keys("start") == sorted([*HELD, *short, *bad, *bad])
+    starts = Counter(scene.keys("start"))
+    assert [starts[key] for key in (*HELD, *short)] == [1] * len([*HELD, *short])
+    # The dead keeper's open poll may receive one. Then the next receive does not start it, either:
+    # its release is unanswered.
+    assert {starts[key] for key in bad} <= {2, 3, 4}
     assert scene.keys("end") == sorted([*HELD, *short])
     assert scene.late_extensions() == []
 
@@ -132,7 +137,7 @@ def test_a_worker_whose_keepers_only_die_now_settles_its_messages_itself_and_exi
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_messages_that_an_open_poll_returns_to_a_worker_without_a_keeper_do_not_run(
+def test_a_message_in_the_open_poll_of_a_dead_keeper_does_not_run_and_stays_hidden(
     new_scene: NewScene, fragile: Fragile, pool: str
 ) -> None:
     scene = new_scene(attributes=LONG)
@@ -145,7 +150,7 @@ def test_messages_that_an_open_poll_returns_to_a_worker_without_a_keeper_do_not_
     assert worker.wait_for_exit() == 1
     assert scene.keys("start") == []
     assert len(scene.calls("ReceiveMessage")) == 1
-    assert scene.counts() == (1, 0)
+    assert scene.counts() == (0, 1)
 
 
 def test_keepers_start_with_packages_that_only_the_workers_path_has(

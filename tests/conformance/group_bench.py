@@ -237,13 +237,9 @@ class GroupBench:
 
     def _turn(self, worker: Worker) -> None:
         for _ in range(3):
-            worker.linked.deliver()
-            elsewhere = worker.linked.elsewhere
-            elsewhere.keeper.step()
-            while elsewhere.calls.out:
-                self._carrier.dispatch(*elsewhere.calls.out.pop(0))
+            for call, settle in worker.step():
+                self._carrier.dispatch(call, settle)
             self.clock.advance(0)
-            worker.linked.deliver()
         worker.receive(partial(self._receive, worker))
         while request := worker.take_next():
             self._start(worker, request)

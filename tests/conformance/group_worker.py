@@ -14,19 +14,19 @@ from billiard.einfo import ExceptionInfo
 from celery.utils.log import get_logger
 from kombu import Connection, Consumer, Queue
 
-from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
+from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.shutdown import end_polls, release_unstarted
-from tests.model.linked import Linked
 from tests.support.insides import slots_taken
+from tests.support.joined import Joined
 from tests.support.waiting import PATIENCE
 
 logger = get_logger(__name__)
@@ -112,19 +112,21 @@ class TaskFailed(Exception):
     """The error of a task that must fail."""
 
 
-class _Linked(Linked):
-    """Logs the keeper's events, as the real keeper's process does."""
+class _Calls:
+    """Makes no call. Keeps each until the bench takes it."""
 
-    def start(self) -> None:
-        super().start()
-        end = self.elsewhere.end
-        report = end.report
+    def __init__(self) -> None:
+        self.out: list[tuple[Call, ApplyResults]] = []
 
-        def log_and_report(event: Event) -> None:
-            log_event(event)
-            report(event)
+    def dispatch(self, call: Call, settle: ApplyResults) -> None:
+        self.out.append((call, settle))
 
-        end.report = log_and_report  # type: ignore[method-assign]
+    def give_up(self, call: Call) -> bool:
+        del call
+        return True
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
 
 
 class Worker:
@@ -160,18 +162,23 @@ class Worker:
         self.waiting: list[Request] = []
         self.running: dict[str, Request] = {}
         self.refuse: dict[str, Exception] = {}
-        self.linked = _Linked(jitter=1.0, clock=clock)
+        self._calls = _Calls()
         self._open: list[OpenPoll] = []
         client = _Client(sqs, self._poll)
+        self.joined = Joined(
+            most_waiting=settings.fifo_waiting,
+            clock=clock,
+            poll_clients=_PollClients(client),
+            dispatcher=self._calls,
+            jitter=lambda: 1.0,
+        )
         self.heartbeat = Heartbeat(
-            keeper=self.linked.worker,
+            keeper=self.joined.worker,
             settings=settings,
             queues=QueueDirectory(read, lambda job: job(), clock),
-            clients=ClientPool(),
-            poll_clients=_PollClients(client),
+            clients=ReachedQueues(self.joined.clients, self.joined.worker),
             leases=prefetch,
         )
-        self.linked.worker.on_turn = self.heartbeat.take_turns
         bind(self.heartbeat)
         queues = {name: {"url": url} for name, url in urls.items()}
         self._connection = Connection(
@@ -192,6 +199,13 @@ class Worker:
         )
         self._consumer.consume()
 
+    def step(self) -> list[tuple[Call, ApplyResults]]:
+        """Let its keeper do what is due. Return the calls that it makes."""
+        self.joined.hear()
+        self.joined.keeper.step()
+        calls, self._calls.out = self._calls.out, []
+        return calls
+
     def receive(self, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Answer the polls that are open, and deliver the messages of the answers.
 
@@ -201,6 +215,7 @@ class Worker:
         bind(self.heartbeat)
         self._deliver()
         self.heartbeat.look()
+        self.joined.look()
         for poll in self._open_polls():
             self._open.remove(poll)
             if self.heartbeat.is_ending:
@@ -212,8 +227,9 @@ class Worker:
 
     def _open_polls(self) -> list[OpenPoll]:
         """Return the open polls when every poll of a thread waits for its answer."""
+        self.joined.settle()
         until = time.monotonic() + PATIENCE
-        while len(self._open) != len(self.channel.feed.polls):
+        while len(self._open) != len(self.joined.reception.polls):
             assert time.monotonic() < until
             time.sleep(_LOOK_SECONDS)
         return list(self._open)
@@ -224,8 +240,10 @@ class Worker:
         return poll.wait()
 
     def _deliver(self) -> None:
+        self.joined.hear()
         with contextlib.suppress(socket.timeout, OSError):
-            self._connection.drain_events(timeout=0)
+            while True:
+                self._connection.drain_events(timeout=0)
 
     def take_next(self) -> Request | None:
         """Return the next request for a free process, or None."""
@@ -252,7 +270,11 @@ class Worker:
 
     def held(self) -> set[str]:
         """Return the ids of the messages that its keeper still has."""
-        return {lease.message_id for lease in self.linked.elsewhere.keeper.leases()}
+        return {lease.message_id for lease in self.joined.keeper.leases()}
+
+    def waiting_for_their_group(self) -> int:
+        """Return how many messages its keeper has that wait for another of their group."""
+        return len(self.joined.reception._waitlist)
 
     def slots_taken(self) -> set[str]:
         """Return the handles that count against its prefetch limit."""
@@ -276,8 +298,8 @@ class Worker:
         self.channel.feed.stop()
         for poll in self._open_polls():
             poll.refuse()
-        self.channel.feed.receiver.join(PATIENCE)
         self._connection.release()
+        self.joined.close()
         bind(None)
 
     def _take(self, message: Any) -> None:

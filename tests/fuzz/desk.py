@@ -12,18 +12,18 @@ from unittest.mock import Mock, patch
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs import long_polls
-from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from tests.support.board import Board
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from tests.support.insides import slots_taken
+from tests.support.joined import Joined
 from tests.support.waiting import PATIENCE, wait_until
 
 NAME = "q"
@@ -58,17 +58,15 @@ class FakeDesk:
     """A consumer on a channel with leases. `take` is called with each delivered message."""
 
     def __init__(self, take: Callable[[Any], None]) -> None:
-        clients = ClientPool()
-        self._board = Board()
         self._answers: SimpleQueue[Any] = SimpleQueue()
         self._receives = 0
-        self.keeper = ThreadKeeper(BotoSqs(clients), dispatcher=NoCalls(), board=self._board)
+        self._joined = Joined(poll_clients=_Clients(self._receive), dispatcher=NoCalls())
+        self.keeper = self._joined.keeper
         self.heartbeat = Heartbeat(
-            keeper=self.keeper,
+            keeper=self._joined.worker,
             settings=Settings(),
             queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
-            clients=clients,
-            poll_clients=_Clients(self._receive),
+            clients=ReachedQueues(self._joined.clients, self._joined.worker),
         )
         bind(self.heartbeat)
         self.connection = Connection(
@@ -90,7 +88,7 @@ class FakeDesk:
         with patch.object(long_polls, "logger") as log:
             self._answers.put(answer)
             # The thread of the poll has taken them when it makes the next one, or ends.
-            wait_until(lambda: self._receives > 1 or not self.channel.feed.polls)
+            wait_until(lambda: self._receives > 1 or not self._joined.reception.polls)
         # It would log the errors of the poll's thread.
         assert not log.mock_calls
         self._deliver()
@@ -100,13 +98,14 @@ class FakeDesk:
         return self._answers.get(timeout=PATIENCE)
 
     def _deliver(self) -> None:
+        self._joined.hear()
         with contextlib.suppress(socket.timeout):
             while True:
                 self.connection.drain_events(timeout=0)
 
     def held(self) -> set[str]:
         """The handles of the leases that the keeper continues to extend."""
-        leases = self._board.leases()
+        leases = self.keeper.leases()
         return {lease.receipt_handle for lease in leases if lease.goal is Goal.HOLD}
 
     def slots_taken(self) -> set[str]:
@@ -118,6 +117,7 @@ class FakeDesk:
         self.channel.feed.stop()
         for _ in range(long_polls.MAX_POLLS):
             self._answers.put({})
-        assert self.channel.feed.receiver.join(PATIENCE)
+        self._joined.join()
         self.connection.release()
+        self._joined.close()
         bind(None)

@@ -11,7 +11,7 @@ from tests.integration.test_transport import ChannelHarness
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward
 from tests.support.held_polls import HeldPoll, HeldPolls
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 
 def confirm(body: Body, forward: Forward) -> Answer:
@@ -31,7 +31,6 @@ class Busy:
         self.desk = desk
         self.held: list[Any] = []
         self.polls = HeldPolls(desk.proxy)
-        self._feed = desk.channel.feed
         self.returned = self._delivered = 0
         self._most = prefetch or sys.maxsize
         desk.proxy.rule(("DeleteMessageBatch", "ChangeMessageVisibilityBatch"), confirm)
@@ -91,17 +90,17 @@ class Busy:
 
     def look(self) -> None:
         """Do what a worker does every second."""
-        self.desk.heartbeat.look()
+        self.desk.look()
         self.settle()
 
     def close(self) -> None:
-        self._feed.stop()
+        self.desk.channel.feed.stop()
         self.polls.end()
-        assert self._feed.receiver.join(PATIENCE)
+        self.desk.joined.join()
 
     def _is_still(self) -> bool:
-        with self.desk.heartbeat.polling:
-            return len(self._feed.polls) == len(self.polls.open)
+        self.desk.joined.settle()
+        return len(self.desk.polls) == len(self.polls.open)
 
     def _take(self, message: Any) -> None:
         self._delivered += 1

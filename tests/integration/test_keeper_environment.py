@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.current.sharing import (
     unshare_table,
 )
 from celery_sqs_heartbeat.link.child import KeeperProcess
+from celery_sqs_heartbeat.link.deliveries import delivery_sockets
 from celery_sqs_heartbeat.link.frames import Wire
 from celery_sqs_heartbeat.link.hello import Hello
 from tests.support.waiting import wait_until
@@ -30,12 +31,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], KeeperProc
     table = share_table(8)
     ours, theirs = socket.socketpair()
     wire = Wire(ours.detach())
-    with theirs, contextlib.ExitStack() as opened:
+    inlet, outlet = delivery_sockets()
+    with theirs, inlet, outlet, contextlib.ExitStack() as opened:
         opened.callback(unshare_table)
         opened.callback(wire.close)
 
         def start() -> KeeperProcess:
-            child = KeeperProcess(theirs.fileno(), shared_descriptor())
+            child = KeeperProcess(theirs.fileno(), outlet.fileno(), shared_descriptor())
             opened.callback(child.kill)
             wire.post(Hello(pid=os.getpid()).message())
             wire.flush()

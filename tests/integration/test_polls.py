@@ -284,11 +284,11 @@ def test_a_queue_whose_polls_fail_is_deaf_until_it_has_to_wait_for_room(
     busy = new_busy(100)
     for failed, is_deaf in ((1, False), (2, True)):
         refuse_all(busy)
-        (seen,) = busy.desk.heartbeat.polled.view()
+        (seen,) = busy.desk.joined.reception.polled.view()
         assert (seen.queue, seen.unanswered, seen.is_deaf) == (busy.desk.name, failed, is_deaf)
     monkeypatch.setattr(ThreadKeeper, "ending", 1_000)
     busy.look()
-    assert not busy.desk.heartbeat.polled.view()[0].is_deaf
+    assert not busy.desk.joined.reception.polled.view()[0].is_deaf
 
 
 def test_a_poll_that_is_never_answered_does_not_stop_its_queue(
@@ -299,9 +299,9 @@ def test_a_poll_that_is_never_answered_does_not_stop_its_queue(
     busy = new_busy(100, wait=1)
 
     def is_polled_again() -> bool:
-        busy.desk.heartbeat.look()
+        busy.desk.look()
         # Not only repeated by boto3.
-        return len(busy.desk.channel.feed.polls) > 1 < len(busy.polls.open)
+        return len(busy.desk.polls) > 1 < len(busy.polls.open)
 
     wait_until(is_polled_again)
     busy.polls.open[1].answer(10)

@@ -18,37 +18,23 @@ from kombu import Connection, Consumer, Queue
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
+from celery_sqs_heartbeat.receiving.receiver import ends_at
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.support.answers import Answer, Body
 from tests.support.faults import Effect, Forward, deny, fail, first, forward_after, never_answer
+from tests.support.joined import Joined
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
-
-
-class PollClients(ClientPool):
-    """Makes the clients of polls.
-
-    Attributes:
-        prepare: Is called for each poll, before there is a client, on the poll's thread.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(None, poll_config)
-        self.prepare: Callable[[], object] = bool
-
-    def __call__(self, queue_url: str) -> Any:
-        self.prepare()
-        return super().__call__(queue_url)
 
 
 class ChannelHarness:
@@ -69,17 +55,15 @@ class ChannelHarness:
         attributes = {"VisibilityTimeout": "30", **({"FifoQueue": "true"} if fifo else {})}
         self.url = self.client.create_queue(QueueName=self.name, Attributes=attributes)["QueueUrl"]
         conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
-        clients, self.poll_clients = ClientPool(), PollClients()
-        sqs = BotoSqs(clients)
-        self.keeper = ThreadKeeper(sqs)
-        self.keeper.start()
+        read = read_settings(conf.get)
+        self.joined = joined = Joined(most_waiting=read.fifo_waiting, concurrency=concurrency)
+        self.keeper, self.poll_clients = joined.keeper, joined.poll_clients
+        attributes_of = BotoSqs(joined.clients, joined.clients.address).queue_attributes
         self.heartbeat = Heartbeat(
-            keeper=self.keeper,
-            settings=read_settings(conf.get),
-            queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
-            clients=clients,
-            poll_clients=self.poll_clients,
-            concurrency=concurrency,
+            keeper=joined.worker,
+            settings=read,
+            queues=QueueDirectory(attributes_of, lambda job: job()),
+            clients=ReachedQueues(joined.clients, joined.worker),
         )
         bind(self.heartbeat)
         self.connection = Connection(
@@ -100,6 +84,11 @@ class ChannelHarness:
             headers = {"task": "t", "id": body}
             producer.publish({"body": body}, routing_key=self.name, headers=headers, **properties)
 
+    @property
+    def polls(self) -> list[Poll]:
+        """The open polls."""
+        return self.joined.reception.polls
+
     def consume(self, on_message: Callable[[Any], None], **options: Any) -> Consumer:
         queue = Queue(self.name, channel=self.channel)
         consumer = Consumer(self.channel, [queue], on_message=on_message, **options)
@@ -118,7 +107,7 @@ class ChannelHarness:
         self.drain()
         wait_until(lambda: len(self.proxy.calls("ReceiveMessage")) > polls)
         poll: Poll
-        (poll,) = self.channel.feed.polls
+        (poll,) = self.polls
         return poll
 
     def drain_until(self, condition: Callable[[], Any]) -> None:
@@ -131,9 +120,14 @@ class ChannelHarness:
 
         wait_until(holds)
 
+    def look(self) -> None:
+        """Do what a worker and its keeper do every second."""
+        self.heartbeat.look()
+        self.joined.look()
+
     def work_until(self, condition: Callable[[], Any]) -> None:
         """Do the same as a worker, which looks for room every second."""
-        self.drain_until(lambda: self.heartbeat.look() or condition())  # type: ignore[func-returns-value]
+        self.drain_until(lambda: self.look() or condition())  # type: ignore[func-returns-value]
 
     def drain_polls(self, count: int = 2) -> None:
         """Deliver the messages of `count` polls. Messages missing by then will not arrive."""
@@ -143,9 +137,11 @@ class ChannelHarness:
 
     def is_polling(self) -> bool:
         """Return whether a poll is open after each queue was polled that there is room for."""
-        before = self.channel.feed.polls
+        before = self.polls
         self.channel.feed.fill()
-        return bool(before or self.channel.feed.polls)
+        self.joined.settle()
+        self.joined.look()
+        return bool(before or self.polls)
 
     def batches(self) -> list[int]:
         """Return the number of messages of each poll that returned any."""
@@ -165,7 +161,7 @@ class ChannelHarness:
 
     def close(self) -> None:
         self.connection.release()
-        self.keeper.stop()
+        self.joined.close()
         bind(None)
 
 
@@ -292,7 +288,7 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
     came: list[Any] = []
     desk.consume(came.append)
     desk.drain_until(lambda: came)
-    (queue,) = desk.heartbeat.polled.view()
+    (queue,) = desk.joined.reception.polled.view()
     assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
 
 
@@ -473,7 +469,7 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_a
     with monkeypatch.context() as before:
         before.setattr(desk.heartbeat.terms, "asked", lambda queue, url: 90)
         poll = desk.open_poll(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
-    desk.heartbeat.look()
+    desk.look()
     has_changed.set()
     desk.drain_until(lambda: leases)
     assert desk.proxy.calls("ReceiveMessage")[0].body["VisibilityTimeout"] == 90
@@ -481,19 +477,32 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_a
     assert leases[0].terms == LeaseTerms.of(90)
 
 
-def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: ChannelHarness) -> None:
-    noted: list[tuple[str, float]] = []
-    desk.heartbeat.note_poll = lambda url, ends_at: noted.append((url, ends_at))
-    desk.channel = desk.connection.channel()
+def test_the_keeper_knows_until_when_an_open_poll_of_an_ended_consumer_may_receive(
+    new_desk: Callable[..., ChannelHarness],
+) -> None:
+    desk = new_desk(options={"wait_time_seconds": 20}, visibility_timeout=120)
     may_fail = threading.Event()
     desk.proxy.rule("ReceiveMessage", deny())
     desk.proxy.rule("ReceiveMessage", forward_after(may_fail))
-    poll = desk.open_poll()
+    poll, reception = desk.open_poll(), desk.joined.reception
     assert poll.queue is not None
-    assert noted == [(poll.queue.lease_url, poll.ends_at)]
+    # The first one has more receives left than the second one.
+    leases: list[Any] = [
+        SimpleNamespace(queue_url=poll.queue.lease_url, has_few_receives=has_few)
+        for has_few in (False, True)
+    ]
+    # Its own consumer gets what it brings.
+    assert [reception.poll_left(lease) for lease in leases] == [0.0, 0.0]
+    desk.channel.close()
+    ends = ends_at(desk.polls, poll.queue.lease_url)
+    assert ends == poll.ends_at > clock.now()
+    assert min(reception.poll_left(lease) for lease in leases) > 0.0
+    reception.is_urgent = True
+    assert [reception.poll_left(lease) > 0.0 for lease in leases] == [False, True]
+    reception.is_urgent = False
     may_fail.set()
-    wait_until(lambda: len(noted) > 1)
-    assert noted[1] == (poll.queue.lease_url, 0.0)
+    wait_until(lambda: not desk.polls)
+    assert [reception.poll_left(lease) for lease in leases] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("way", ["ending", "closed"])
@@ -522,7 +531,7 @@ def test_no_poll_is_sent_after_the_end_of_the_consumer(
     else:
         end_polls(desk.heartbeat)
     has_ended.set()
-    assert desk.channel.feed.receiver.join(PATIENCE)
+    desk.joined.join()
     assert len(desk.proxy.calls("ReceiveMessage")) == is_sent
     assert not desk.is_polling()
 
@@ -544,7 +553,7 @@ def test_a_poll_that_fails_is_logged_counts_as_unanswered_and_is_repeated(
     desk.poll_clients.prepare = bool
     desk.drain_until(lambda: got)
     assert f"receiving from queue {desk.name} fails and is retried" in caplog.text
-    (queue,) = desk.heartbeat.polled.view()
+    (queue,) = desk.joined.reception.polled.view()
     assert queue.unanswered >= 1
     assert not queue.is_deaf
 
@@ -580,7 +589,7 @@ def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(
         end_polls(desk.heartbeat)
         may_answer.set()
         assert released.wait(PATIENCE)
-    assert desk.channel.feed.receiver.join(PATIENCE)
+    desk.joined.join()
     for said in ("works again", "have no message id", "released 1 message received"):
         assert said in caplog.text
 
@@ -633,7 +642,7 @@ def test_a_full_worker_polls_as_soon_as_a_message_is_acked_unless_it_is_ending(
         end_polls(desk.heartbeat)
     taken[0].ack()
     if is_ending:
-        assert desk.channel.feed.polls == ()
+        assert desk.polls == []
     else:
         wait_until(lambda: sum(desk.batches()) == 2)
 

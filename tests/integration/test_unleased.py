@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.losses import report_unleased
+from tests.support.joined import Joined
 from tests.support.proxy import FaultProxy
 
 REQUEST = SimpleNamespace(name="tasks.add", id="1-2-3")
 
 
 @pytest.fixture
-def heartbeat(proxy: FaultProxy) -> Heartbeat:
+def heartbeat(proxy: FaultProxy) -> Iterator[Heartbeat]:
     """A heartbeat that consumes from the queues `q` and `other` with leases."""
-    clients = ClientPool()
-    sqs = BotoSqs(clients)
+    joined = Joined()
     heartbeat = Heartbeat(
-        keeper=ThreadKeeper(sqs, terms=LeaseTerms.of(30)),
+        keeper=joined.worker,
         settings=read_settings({}.get),
-        queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
-        clients=clients,
+        queues=QueueDirectory(BotoSqs(joined.clients).queue_attributes, lambda job: job()),
+        clients=ReachedQueues(joined.clients, joined.worker),
     )
     config = BrokerConfig(
         endpoint_url=proxy.url, region="us-east-1", use_ssl=False, access_key="a", secret_key="b"
     )
     for queue in ("q", "other"):
         heartbeat.leased.prepare(queue, f"{proxy.url}/0/{queue}", config)
-    return heartbeat
+    yield heartbeat
+    joined.close()
 
 
 def message(proxy: FaultProxy, handle: str, queue: str = "q") -> Any:

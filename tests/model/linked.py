@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any
+from weakref import finalize
 
 from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.table import REACH, Table
@@ -18,14 +21,25 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
+from celery_sqs_heartbeat.link.receiving_end import HandOver
 from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.watching import wait_readable
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock
 
 #: One row of the table. In a long run some leases have no place for a while.
 PLACES = REACH
+#: The number of the worker's only channel.
+CHANNEL = 1
+#: What a new keeper hears before it receives.
+_FIRST = frozenset({"finished", "unanswered", "resume"})
+#: How many numbers of leases each keeper has.
+NUMBERS = 1 << 40
 
 
 def message_of(message_id: str, handle: str, count: int) -> dict[str, Any]:
@@ -42,19 +56,14 @@ class Calls:
     def __init__(self, note: Callable[[Call], None] = lambda call: None) -> None:
         self._note = note
         self.out: list[tuple[Call, ApplyResults]] = []
-        self.given_up: list[Call] = []
 
     def dispatch(self, call: Call, settle: ApplyResults) -> None:
         self._note(call)
         self.out.append((call, settle))
 
     def give_up(self, call: Call) -> bool:
-        self.given_up.append(call)
+        del call
         return True
-
-    def forget_given_up(self) -> None:
-        """Leave the calls that were given up without an answer forever."""
-        self.out = [each for each in self.out if each[0] not in self.given_up]
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
@@ -91,16 +100,41 @@ class Queue:
         self.is_broken = True
 
 
+def _close(outlet: Outlet) -> None:
+    # A thread that has sent the rest uses its socket until this process ends.
+    if not outlet._has_thread:
+        outlet._socket.close()
+
+
 class Elsewhere:
-    """A keeper's process: the messages that it receives and sends, and its leases."""
+    """A keeper's process: the messages that it receives and sends, and its leases.
+
+    Args:
+        deliveries: Its end of the deliveries; None for one that no one reads.
+        number: Its number among its worker's keepers.
+
+    Attributes:
+        waiting: What it has received and not handed over.
+        limit: How many messages it may hand over in all.
+        handed_over: How many it has handed over.
+    """
 
     def __init__(
-        self, table: Table, clock: FakeClock, jitter: float, note: Callable[[Call], None]
+        self,
+        table: Table,
+        clock: FakeClock,
+        jitter: float,
+        note: Callable[[Call], None],
+        *,
+        deliveries: socket.socket | None = None,
+        number: int = 1,
     ) -> None:
         self.inbox = Queue()
         self.outbox = Queue()
         self.calls = Calls(note)
-        leases = NumberedLeases(LeaseBoard(table), self.outbox.post)
+        self.waiting: list[Arrived] = []
+        self.limit = self.handed_over = 0
+        leases = NumberedLeases(LeaseBoard(table), self.outbox.post, number * NUMBERS)
         self.keeper = ThreadKeeper(
             self.calls,
             clock=clock,
@@ -110,7 +144,23 @@ class Elsewhere:
             observer=lambda event: self.end.report(event),
         )
         sender = MessageSender(self.keeper, lambda *args, **kwargs: "copy", lambda job: job())
-        self.end = KeeperEnd(self.keeper, leases, self.outbox.post, sender, wants_all=False)
+        self.end = KeeperEnd(
+            self.keeper,
+            leases,
+            self.outbox.post,
+            sender,
+            poll_left=lambda lease: 0.0,
+            wants_all=False,
+        )
+        if deliveries is None:
+            read_by_none, deliveries = delivery_sockets()
+            finalize(self, read_by_none.close)
+            own = deliveries.detach()
+        else:
+            own = os.dup(deliveries.fileno())
+        self.outlet = Outlet(own, number)
+        finalize(self, _close, self.outlet)
+        self.hand_over = HandOver(leases, self.outlet, self.outbox.post)
 
     def take(self, most: float = math.inf) -> None:
         """Handle the next messages."""
@@ -118,6 +168,49 @@ class Elsewhere:
             while self.inbox.messages and most > 0:
                 most -= 1
                 assert self.end.take(self.inbox.messages.popleft())
+
+    def take_leases(self) -> None:
+        """Handle what a new keeper hears before it may receive."""
+        while not _FIRST.isdisjoint(each[0] for each in self.inbox.messages):
+            self.take(1)
+
+    def receive(
+        self, queue: str, message: dict[str, Any], terms: LeaseTerms, hidden: int, poll: float
+    ) -> ReceivedAs:
+        """Receive a message. A new one waits here until it is handed over."""
+        self.take_leases()
+        receipt = self.keeper.receive(
+            queue,
+            message,
+            terms=terms,
+            hidden_for=hidden,
+            sent_at=self.keeper.now() - poll,
+        )
+        if receipt is ReceivedAs.NEW:
+            lease = self.keeper.find(message["ReceiptHandle"])
+            assert lease is not None
+            consumed = ConsumedQueue(name="q", url=queue, lease_url=queue, terms=terms)
+            self.waiting.append(Arrived(queue=consumed, message=message, lease=lease))
+        return receipt
+
+    def keep(self) -> None:
+        """Tell the worker the handles of what waits here."""
+        self.hand_over.keep(self.waiting)
+
+    def deliver(self, most: int | None = None) -> list[Arrived]:
+        """Hand the next messages over. Return them."""
+        given, self.waiting = self.waiting[:most], self.waiting[len(self.waiting[:most]) :]
+        self.handed_over += len(given) - self.hand_over.deliver(CHANNEL, given)
+        return given
+
+    def read_rooms(self) -> None:
+        """Read all that the worker has said about the room for messages."""
+        while wait_readable([self.outlet._socket.fileno()], 0):
+            assert self.outlet.read_rooms(self._allow)
+
+    def _allow(self, channel: int, limit: int, prefetch_count: int) -> None:
+        assert (channel, prefetch_count >= 0) == (CHANNEL, True)
+        self.limit = limit
 
 
 class Linked:
@@ -134,13 +227,26 @@ class Linked:
         # The keeper is ready.
         self.table.tick = 1.0
         self.holdings = HeldMessages(self.table)
-        self.worker = LinkedKeeper(self.holdings, clock=self.clock)
+        ours, self._deliveries = delivery_sockets()
+        inlet = Inlet(ours.detach())
+        finalize(self, inlet.close)
+        finalize(self, self._deliveries.close)
+        self.worker = LinkedKeeper(self.holdings, inlet, clock=self.clock)
         self._jitter, self._note = jitter, note
+        self._keepers = 0
         self.start()
 
     def start(self) -> None:
         """Start a keeper, which gets all leases of the worker."""
-        self.elsewhere = Elsewhere(self.table, self.clock, self._jitter, self._note)
+        self._keepers += 1
+        self.elsewhere = Elsewhere(
+            self.table,
+            self.clock,
+            self._jitter,
+            self._note,
+            deliveries=self._deliveries,
+            number=self._keepers,
+        )
         self.worker.attach(self.elsewhere.inbox, ())  # type: ignore[arg-type]
 
     def die(self, heard: int) -> Elsewhere:
@@ -150,15 +256,20 @@ class Linked:
         return self.elsewhere
 
     def hear(self, most: float = math.inf) -> None:
-        """Have the worker handle the next messages."""
+        """Have the worker handle what was handed over, and the next messages."""
+        self.worker.pull()
         said = self.elsewhere.outbox.messages
         while said and most > 0:
             most -= 1
             match said.popleft():
-                case ["over", int(number), int(receives), bool(is_deleted)]:
-                    self.worker.end(number, receives, is_deleted=is_deleted)
-                case ["event", int(number), list(values)]:
-                    self.worker.note_event(number, read_event(values))
+                case ["over", int(number)]:
+                    self.worker.end(number)
+                case ["kept", int(number), list(fields)]:
+                    self.worker.keep(number, fields)
+                case ["again", int(number), *receive]:
+                    self.worker.receive_again(number, *receive)
+                case ["event", int(_), list(values)]:
+                    self.worker.note_event(read_event(values))
                 case other:
                     raise AssertionError(other)
 
@@ -175,6 +286,8 @@ class Linked:
     def receive(
         self, queue: str, message: dict[str, Any], terms: LeaseTerms, hidden: int, poll: float
     ) -> ReceivedAs:
-        return self.worker.receive(
-            queue, message, terms=terms, hidden_for=hidden, sent_at=self.clock() - poll
-        )
+        """Have the keeper receive a message, and the worker get it if it is new."""
+        receipt = self.elsewhere.receive(queue, message, terms, hidden, poll)
+        self.elsewhere.deliver()
+        self.worker.pull()
+        return receipt

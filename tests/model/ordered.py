@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import math
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Any
 
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.receiving_end import take
+from celery_sqs_heartbeat.link.serving import is_about_leases
+from celery_sqs_heartbeat.link.watching import wait_readable
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
@@ -22,6 +29,8 @@ from tests.model.linked import Elsewhere, Linked
 
 TIMEOUT = 30
 TERMS = replace(LeaseTerms.of(TIMEOUT), in_order=True)
+#: More room than there are messages.
+PLENTY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -93,59 +102,182 @@ class FifoQueue:
         return Outcome.DONE
 
 
+class Receiving:
+    """What one keeper receives: from one queue, for the channels of its worker.
+
+    Attributes:
+        groups: The messages that wait for another of their group.
+        channels: The channels that consume.
+    """
+
+    def __init__(self, elsewhere: Elsewhere, waiting: int) -> None:
+        self.groups = GroupWaitlist(keeper=elsewhere.keeper, limit=waiting)
+        self.channels: dict[int, ConsumedQueue] = {}
+        self._elsewhere = elsewhere
+        self._lock = threading.RLock()
+        self._intakes: dict[int, Intake] = {}
+
+    def take_all(self, messages: Iterable[list[Any]]) -> None:
+        """Handle the worker's messages."""
+        for about_leases, run in groupby(messages, is_about_leases):
+            if about_leases:
+                self._elsewhere.end.take_all(run)
+            else:
+                assert all(take(self, each) for each in run)  # type: ignore[arg-type]
+
+    def consume(self, channel: int, queues: Iterable[ConsumedQueue]) -> None:
+        (self.channels[channel],) = queues
+
+    def allow(self, channel: int, limit: int, prefetch_count: int) -> None:
+        del prefetch_count
+        self._intake(channel).allow(limit)
+
+    def close(self, channel: int) -> None:
+        queue = self.channels.pop(channel)
+        with self._lock:
+            self.groups.leave("consumer closed", queue.name)
+            self._intake(channel).end()
+            del self._intakes[channel]
+
+    def end(self) -> None:
+        for channel in tuple(self.channels):
+            self.close(channel)
+
+    def poll(self, queue: FifoQueue, count: int, latency: float) -> int:
+        """Receive messages, and return how many there were."""
+        self._read_rooms()
+        for channel, consumed in self.channels.items():
+            intake = self._intake(channel)
+            sent_at = queue.clock()
+            count = min(count, self.groups.most_wanted, intake.room)
+            messages = queue.receive(count) if count > 0 else []
+            queue.clock.advance(latency)
+            if messages:
+                intake.take(consumed, messages, sent_at=sent_at)
+            return len(messages)
+        return 0
+
+    def look(self) -> None:
+        """Hand over what may start by now."""
+        self._read_rooms()
+        for intake in tuple(self._intakes.values()):
+            intake.look()
+
+    def take_turns(self) -> None:
+        if len(self.groups):
+            self.look()
+
+    def _read_rooms(self) -> None:
+        outlet = self._elsewhere.outlet
+        while wait_readable([outlet._socket.fileno()], 0):
+            assert outlet.read_rooms(self.allow)
+
+    def _intake(self, channel: int) -> Intake:
+        if channel not in self._intakes:
+            keeper, hand_over = self._elsewhere.keeper, self._elsewhere.hand_over
+            self._intakes[channel] = Intake(
+                keeper=keeper,
+                waitlist=self.groups,
+                lock=self._lock,
+                hand_over=partial(hand_over.deliver, channel),
+                keep=hand_over.keep,
+                release_one=lambda message, cause: keeper.release(
+                    message["ReceiptHandle"], 0, cause
+                ),
+            )
+        return self._intakes[channel]
+
+
 class Side(Linked):
     """A worker with its keeper and its tasks.
 
     Args:
         check: Called with the id of each message whose task begins.
+        waiting: How many messages may wait for another of their group.
+        room: How many messages Celery may have at once.
     """
 
-    def __init__(self, queue: FifoQueue, check: Callable[[str], None], waiting: int) -> None:
-        super().__init__(jitter=1.0, clock=queue.clock)
+    def __init__(
+        self,
+        queue: FifoQueue,
+        check: Callable[[str], None],
+        waiting: int,
+        room: int = PLENTY,
+    ) -> None:
         self._queue = queue
         self._check = check
-        self._lock = SignalSafeLock()
-        self.groups = GroupWaitlist(keeper=self.worker, limit=waiting)
-        self._source = ConsumedQueue(
-            name="orders.fifo",
-            url=queue.queue.url,
-            lease_url=queue.queue.url,
-            terms=TERMS,
-            timeout=TIMEOUT,
-        )
+        self._waiting = waiting
+        self._room = room
+        self._channel = 0
         #: The messages that Celery has.
         self.reserved: deque[Arrived] = deque()
         #: The ids of messages whose tasks run, by receipt handle.
         self.running: dict[str, str] = {}
-        #: The keepers of workers that have died.
-        self.orphans: list[Elsewhere] = []
+        self.late: list[Call] = []
+        super().__init__(jitter=1.0, clock=queue.clock)
+        self.worker.on_arrived = self._arrive
         self._connect()
 
+    def start(self) -> None:
+        super().start()
+        receiving = self.receiving = Receiving(self.elsewhere, self._waiting)
+        report = self.elsewhere.end.report
+
+        def report_and_take_turns(event: Event) -> None:
+            report(event)
+            receiving.take_turns()
+
+        # As in `KeeperMain`.
+        self.elsewhere.end.report = report_and_take_turns  # type: ignore[method-assign]
+
+    def take(self, most: float = math.inf) -> None:
+        """Have the keeper handle the next messages."""
+        inbox = self.elsewhere.inbox.messages
+        self.receiving.take_all([inbox.popleft() for _ in range(int(min(most, len(inbox))))])
+
+    def deliver(self) -> None:
+        self.take()
+        self.hear()
+
     def poll(self, count: int, *, latency: float = 0.0) -> int:
-        """Receive messages, and return how many there were.
+        """Have the keeper receive messages, and return how many there were.
 
         Args:
             latency: How long the answer takes, in seconds.
         """
-        sent_at = self.clock()
-        messages = self._queue.receive(min(count, self.groups.most_wanted))
-        self.clock.advance(latency)
-        if messages:
-            self._intake.take(self._source, messages, sent_at=sent_at)
-        return len(messages)
+        while not self.receiving.channels and self.elsewhere.inbox.messages:
+            # It hears of its consumer after it has got all leases.
+            self.take(1)
+        return self.receiving.poll(self._queue, count, latency)
 
     def _connect(self) -> None:
-        self._intake = Intake(
-            keeper=self.worker,
-            waitlist=self.groups,
-            lock=self._lock,
-            hand_over=self.reserved.extend,
+        self._channel += 1
+        url = self._queue.queue.url
+        source = ConsumedQueue(
+            name="orders.fifo", url=url, lease_url=url, terms=TERMS, timeout=TIMEOUT
         )
-        self._intake.allow(sys.maxsize)
+        self.worker.consume(self._channel, [source])
+        self._allow()
 
-    def start_task(self) -> None:
-        """Start the oldest waiting task, unless its message is no longer ours."""
-        arrived = self.reserved.popleft()
+    def _allow(self) -> None:
+        self.worker.allow(self._channel, self._free, self._room)
+
+    def _free(self) -> int:
+        return self._room - len(self.reserved) - len(self.running)
+
+    def _arrive(self, messages: list[tuple[int, Arrived]]) -> None:
+        self.reserved += [arrived for channel, arrived in messages if channel == self._channel]
+        for channel, arrived in reversed(messages):
+            if channel != self._channel:
+                self.worker.release(arrived.handle, 0, "consumer closed")
+
+    def start_tasks(self) -> None:
+        """Start the tasks that wait, except those whose messages are no longer ours."""
+        while self.reserved:
+            self._start(self.reserved.popleft())
+        self._allow()
+
+    def _start(self, arrived: Arrived) -> None:
         tag, message_id = arrived.handle, arrived.lease.message_id
         if self.worker.find(tag) is not arrived.lease or arrived.lease.goal is not Goal.HOLD:
             return
@@ -160,32 +292,34 @@ class Side(Linked):
         tag = next(iter(self.running))
         self._queue.succeeded.append(self._queue.steps[self.running.pop(tag)])
         self.worker.done(tag)
+        self._allow()
 
     def fail(self, delay: float) -> None:
         """Have the oldest task fail."""
         tag = next(iter(self.running))
         del self.running[tag]
         self.worker.release(tag, delay, "failed")
+        self._allow()
 
     def reconnect(self) -> None:
         """Lose the connection. Running tasks continue."""
-        self.groups.leave("consumer closed")
-        self._intake.end()
+        self.worker.close(self._channel)
         while self.reserved:
             self.worker.release(self.reserved.pop().handle, 0, "consumer closed")
         self._connect()
 
     def turn(self) -> None:
-        """Run the event loop once."""
-        self._intake.look()
+        """Have the keeper hand over what may start by now, and the worker get it."""
+        self.receiving.look()
+        self.worker.pull()
 
     def crash(self) -> Elsewhere:
         """Die. The keeper releases the messages that it knows of, and everything else is gone."""
         self.running.clear()
         orphan = self.elsewhere
-        orphan.take()
-        held = [each for each in orphan.keeper.leases() if each.goal is Goal.HOLD]
-        for lease in held:
+        self.take()
+        self.receiving.end()
+        for lease in orphan.end.held():
             orphan.keeper.release(lease.receipt_handle, 0, "worker died")
         return orphan
 
@@ -213,5 +347,3 @@ class Side(Linked):
             runs = entry.lease.message_id in self.running.values()
             assert not runs, f"{self._queue.steps[entry.lease.message_id]} is released but runs"
         return outcome
-
-    late: list[Call]

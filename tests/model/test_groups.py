@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.model.ordered import FifoQueue, Side
+from tests.model.linked import Elsewhere
+from tests.model.ordered import PLENTY, FifoQueue, Side
 from tests.model.test_lease_book import CI, EXAMPLES
 from tests.support.scale import scaled
 
@@ -43,18 +44,16 @@ ROUNDS = 400
 class GroupsMachine(RuleBasedStateMachine):
     """Two workers with keepers on one FIFO queue."""
 
-    @initialize(waiting=st.sampled_from((0, 2, 90)))
-    def begin(self, waiting: int) -> None:
+    @initialize(waiting=st.sampled_from((0, 2, 90)), room=st.sampled_from((PLENTY, PLENTY, 2)))
+    def begin(self, waiting: int, room: int) -> None:
         self.clock = FakeClock(1000.0)
         self.queue = FifoQueue(self.clock)
-        self.waiting = waiting
+        self.waiting, self.room = waiting, room
         self.sides = [self._new_side() for _ in range(2)]
-        self.orphans: list[tuple[Side, object]] = []
+        self.orphans: list[tuple[Side, Elsewhere]] = []
 
     def _new_side(self) -> Side:
-        side = Side(self.queue, self._check, self.waiting)
-        side.late = []
-        return side
+        return Side(self.queue, self._check, self.waiting, self.room)
 
     def _check(self, message_id: str) -> None:
         step = self.queue.steps[message_id]
@@ -78,15 +77,14 @@ class GroupsMachine(RuleBasedStateMachine):
                 self.clock.advance(seconds)
             case ("start",):
                 side.turn()
-                while side.reserved:
-                    side.start_task()
+                side.start_tasks()
             case ("end", delay) if side.running:
                 if delay is None:
                     side.succeed()
                 else:
                     side.fail(delay)
             case ("hear", keeper, worker):
-                side.elsewhere.take(keeper)
+                side.take(keeper)
                 side.hear(worker)
             case ("call", answers):
                 side.elsewhere.keeper.step()
@@ -137,8 +135,7 @@ class GroupsMachine(RuleBasedStateMachine):
         for side in self.sides:
             side.poll(10)
             side.turn()
-            while side.reserved:
-                side.start_task()
+            side.start_tasks()
             while side.running:
                 side.succeed()
             side.deliver()

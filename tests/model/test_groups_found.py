@@ -19,8 +19,7 @@ class Scene:
     def poll(self, side: Side) -> None:
         side.poll(1)
         side.turn()
-        while side.reserved:
-            side.start_task()
+        side.start_tasks()
         side.deliver()
 
     def make_calls(self, side: Side) -> None:

@@ -1,4 +1,4 @@
-"""A worker and its keeper agree on a group's order, even if they hear late from each other."""
+"""A keeper keeps a group's order, also through what its worker hears late and through its death."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
+from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.model.linked import Linked, message_of
 
@@ -17,19 +18,28 @@ TERMS = replace(LeaseTerms(visibility_timeout=30, threshold=10), in_order=True)
 
 
 class Group(Linked):
-    """A worker that receives messages of one group. Each name ends with the message's number."""
+    """A worker whose keeper receives one group. Each name ends with the message's number."""
 
     def __init__(self) -> None:
         super().__init__(jitter=1.0)
 
     def get(self, *names: str, count: int = 1) -> list[ReceivedAs]:
-        """Receive messages in one answer."""
-        return [self._get(name, count) for name in names]
+        """Receive messages in one answer. The worker gets those that wait for no other."""
+        receipts = [self._get(name, count) for name in names]
+        elsewhere = self.elsewhere
+        while elsewhere.waiting and not self.waits(elsewhere.waiting[0].handle):
+            elsewhere.deliver(1)
+        elsewhere.keep()
+        self.worker.pull()
+        return receipts
 
     def _get(self, name: str, count: int) -> ReceivedAs:
         message = message_of(name, f"{name}-{count}", count)
         message["Attributes"] |= {"MessageGroupId": "g", "SequenceNumber": name[1:]}
-        return self.receive(URL, message, TERMS, 30, 0.0)
+        return self.elsewhere.receive(URL, message, TERMS, 30, 0.0)
+
+    def waits(self, handle: str) -> bool:
+        return self.elsewhere.keeper.waits_behind(handle)
 
     def extend_all_but(self, name: str) -> None:
         """Have SQS confirm the extensions of all messages except one."""
@@ -47,9 +57,24 @@ class Group(Linked):
             while self.elsewhere.calls.out:
                 self.elsewhere.calls.answer(0, [Outcome.FAILED])
 
-    def states(self, *handles: str) -> list[Goal]:
-        leases = [self.worker.find(each) for each in handles]
+    def released(self) -> list[str]:
+        """Have SQS execute all calls. Return the handles of the releases, in their order."""
+        handles = []
+        self.elsewhere.keeper.step()
+        while self.elsewhere.calls.out:
+            call = self.elsewhere.calls.answer(0, [Outcome.DONE])
+            handles += [e.receipt_handle for e in call.entries if e.action is Action.RELEASE]
+            self.elsewhere.keeper.step()
+        return handles
+
+    def goals(self, *handles: str) -> list[Goal]:
+        leases = [self.elsewhere.keeper.find(each) for each in handles]
         return [each.goal for each in leases if each is not None]
+
+    def replace_keeper(self, heard: int = 1000) -> None:
+        self.die(heard)
+        self.start()
+        self.elsewhere.take()
 
 
 @pytest.fixture
@@ -57,51 +82,95 @@ def group() -> Group:
     return Group()
 
 
-def test_a_loss_that_is_reported_late_does_not_end_a_later_receive(
+def test_behind_a_message_that_was_received_again_after_its_loss_later_ones_wait(
     group: Group,
 ) -> None:
     group.get("m1")
-    group.deliver()
     group.clock.advance(30.5)
     group.elsewhere.keeper.step()
     assert group.get("m1", count=2) == [ReceivedAs.REDELIVERED]
-    group.hear()
     group.get("m3")
-    assert group.worker.waits_behind("m3-1")
+    assert group.waits("m3-1")
     group.deliver()
-    assert group.worker.waits_behind("m3-1")
-    assert group.elsewhere.keeper.waits_behind("m3-1")
-
-
-def test_two_redelivered_messages_wait_for_each_other_despite_late_reports_of_their_loss(
-    group: Group,
-) -> None:
-    group.get("m1", "m2")
-    group.deliver()
-    group.clock.advance(21)
-    group.extend_all_but("m2")
-    group.fail_until(1052)
-    group.get("m1", "m2", count=2)
-    group.hear()
-    assert group.worker.waits_behind("m2-2")
-    assert group.states("m1-2", "m2-2") == [Goal.HOLD, Goal.HOLD]
+    group.replace_keeper()
+    group.get("m4")
+    assert group.waits("m4-1")
 
 
 def test_messages_of_a_lost_receive_are_released_although_the_first_was_received_again(
     group: Group,
 ) -> None:
-    # The keeper releases it, and may have done that by the time it confirms the first's delete.
     group.get("m1", "m2")
     group.deliver()
     group.clock.advance(21)
     group.extend_all_but("m1")
     group.fail_until(1031)
     group.get("m1", "m3", count=2)
+    assert group.goals("m1-2", "m2-1", "m3-2") == [Goal.HOLD, Goal.RELEASE, Goal.HOLD]
+    assert group.waits("m3-2")
+
+
+def test_after_a_keepers_death_waiting_messages_are_released_and_the_first_runs_on(
+    group: Group,
+) -> None:
+    # Until it has ended, SQS delivers none of its group, whatever the order of the releases.
+    group.get("m1", "m2", "m3", "m4")
     group.hear()
-    assert group.states("m1-2", "m2-1", "m3-2") == [Goal.HOLD, Goal.RELEASE, Goal.HOLD]
+    group.replace_keeper()
+    assert group.goals("m1-1", "m2-1", "m3-1", "m4-1") == [Goal.HOLD, *[Goal.RELEASE] * 3]
+    assert sorted(group.released()) == ["m2-1", "m3-1", "m4-1"]
     group.deliver()
-    assert group.worker.waits_behind("m3-2")
-    assert group.elsewhere.keeper.waits_behind("m3-2")
+    assert group.goals("m1-1") == [Goal.HOLD]
+    assert (len(group.worker), group.worker.ending) == (1, 0)
+
+
+def test_after_a_keepers_death_the_first_of_those_that_waited_is_released_last(
+    group: Group,
+) -> None:
+    group.get("m1", "m2", "m3", "m4")
+    group.worker.done("m1-1")
+    group.deliver()
+    group.released()
+    assert not group.waits("m2-1")
+    group.replace_keeper()
+    *others, first = group.released()
+    assert (sorted(others), first) == (["m3-1", "m4-1"], "m2-1")
+    group.deliver()
+    assert len(list(group.holdings.held_messages())) == 0
+
+
+def test_after_a_keepers_death_a_later_message_waits_for_the_one_that_runs(group: Group) -> None:
+    group.get("m1")
+    group.replace_keeper(heard=0)
+    group.get("m2")
+    assert group.waits("m2-1")
+    group.worker.done("m1-1")
+    group.deliver()
+    assert group.waits("m2-1")
+    group.released()
+    assert not group.waits("m2-1")
+
+
+def test_a_failed_message_stops_those_that_wait_behind_it_after_its_keepers_death(
+    group: Group,
+) -> None:
+    group.get("m1")
+    group.replace_keeper(heard=0)
+    group.get("m2", "m3")
+    group.worker.release("m1-1", 0)
+    group.deliver()
+    assert group.released() == ["m3-1", "m2-1", "m1-1"]
+
+
+def test_a_failure_that_a_dying_keeper_does_not_hear_of_stops_the_group_in_the_next(
+    group: Group,
+) -> None:
+    group.get("m1", "m2", "m3")
+    group.hear()
+    group.worker.release("m1-1", 0)
+    group.replace_keeper()
+    *others, first = group.released()
+    assert (sorted(others), first) == (["m2-1", "m3-1"], "m1-1")
 
 
 @pytest.mark.parametrize("delay", [math.inf, math.nan])
@@ -113,6 +182,9 @@ def test_a_delay_that_is_not_a_finite_number_releases_nothing(group: Group, dela
             keeper.release("m1-1", delay)
         assert group.worker.ending == group.elsewhere.keeper.ending == 0
     group.worker.release("m1-1", 0)
-    assert group.states("m1-1", "m2-1") == [Goal.RELEASE, Goal.RELEASE]
     group.deliver()
+    assert group.goals("m1-1", "m2-1") == [Goal.RELEASE, Goal.RELEASE]
+    waiting = group.elsewhere.keeper.find("m2-1")
+    assert waiting is not None
+    assert waiting.cause == GROUP_STOPPED
     assert group.elsewhere.keeper.ending == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 from hypothesis import settings
@@ -15,9 +16,10 @@ from hypothesis.stateful import (
 )
 
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from tests.model.linked import PLACES, Linked, message_of
+from celery_sqs_heartbeat.link.held_message import Arrived
+from tests.model.linked import CHANNEL, PLACES, Linked, message_of
 from tests.model.machine import STEPS
 from tests.model.receiving import TERMS, picks
 from tests.model.test_lease_book import CI, EXAMPLES
@@ -43,16 +45,27 @@ class LateMachine(RuleBasedStateMachine):
         self.latest: dict[Key, str] = {}
         #: The messages that the worker holds and wants to keep.
         self.held: set[Key] = set()
+        self.given_up: set[Key] = set()
         self.finished: set[Key] = set()
         #: Handles by which a release may have been sent, and may have taken effect or still may.
         self.releasing: set[str] = set()
         self.released: set[str] = set()
-        #: Handles whose message may be someone else's, and those for which the keeper knows that.
+        #: Handles whose message may be someone else's.
         self.doubtful: set[str] = set()
-        self.known_doubtful: set[str] = set()
+        #: What the keeper has received and not handed over, and what is on its way to the worker.
+        self.waiting: set[Key] = set()
+        self.coming: set[Key] = set()
+        #: Messages with a release that a dead keeper may have sent, and when its lease ends.
+        self.in_doubt: dict[Key, float] = {}
+        #: By message: the handle under which the worker got it.
+        self.tags: dict[Key, str] = {}
+        self.numbers: set[int] = set()
         self.linked = Linked(jitter, self._check)
+        self.linked.worker.on_arrived = self._arrive
 
     # -- What the worker does ---------------------------------------------------
+
+    # -- What the keeper receives -------------------------------------------------
 
     @rule(
         queue=st.sampled_from(QUEUES),
@@ -68,21 +81,28 @@ class LateMachine(RuleBasedStateMachine):
     @rule(pick=picks, terms=st.sampled_from(TERMS), poll=st.sampled_from((0.0, 0.3, 20.0, 70.0)))
     def receive_again(self, pick: int, terms: LeaseTerms, poll: float) -> None:
         key = self.seen[pick % len(self.seen)]
-        was_held = key in self.held
+        self.linked.elsewhere.take_leases()
+        lease = self._kept().get(key)
         receipt = self._receive(key, terms, poll)
         if poll >= terms.visibility_timeout:
             assert receipt is ReceivedAs.LAPSED
-        elif was_held:
+        elif lease is not None and lease.goal is Goal.HOLD:
             assert receipt is ReceivedAs.REDELIVERED
-        elif key in self.finished:
-            assert receipt in (ReceivedAs.FINISHED, ReceivedAs.RELEASED)
-        else:
+        elif lease is not None and lease.goal is Goal.DELETE:
+            assert receipt is ReceivedAs.FINISHED
+        elif self.linked.clock() >= self.in_doubt.pop(key, math.inf):
+            assert receipt is ReceivedAs.RELEASED, "an earlier keeper may still release it"
+        elif key in self.finished and not self.linked.elsewhere.inbox.messages:
+            assert receipt in (ReceivedAs.FINISHED, ReceivedAs.RELEASED), "it runs again"
+        elif key not in self.finished:
             assert receipt in (ReceivedAs.NEW, ReceivedAs.RELEASED)
+        if receipt is ReceivedAs.RELEASED:
+            assert any(each.startswith(f"{key[1]}#") for each in self.releasing)
 
     def _receive(self, key: Key, terms: LeaseTerms, poll: float) -> ReceivedAs:
         self.handles.append(f"{key[1]}#{len(self.handles)}")
         handle = self.handles[-1]
-        receipt = self.linked.receive(
+        receipt = self.linked.elsewhere.receive(
             key[0],
             message_of(key[1], handle, len(self.handles)),
             terms,
@@ -94,8 +114,43 @@ class LateMachine(RuleBasedStateMachine):
         elif receipt in (ReceivedAs.NEW, ReceivedAs.REDELIVERED, ReceivedAs.FINISHED):
             self.latest[key] = handle
             if receipt is ReceivedAs.NEW:
-                self.held.add(key)
+                self.waiting.add(key)
         return receipt
+
+    def _kept(self) -> dict[Key, Lease]:
+        return {lease.key: lease for lease in self.linked.elsewhere.keeper.leases()}
+
+    @precondition(lambda self: self.waiting)
+    @rule(most=st.sampled_from((1, 2, 1000)))
+    def hand_over(self, most: int) -> None:
+        for each in self.linked.elsewhere.deliver(most):
+            self.waiting.discard(each.lease.key)
+            self.coming.add(each.lease.key)
+
+    @rule()
+    def tell_what_waits(self) -> None:
+        self.linked.elsewhere.keep()
+
+    # -- What the worker does ---------------------------------------------------
+
+    @rule()
+    def pull(self) -> None:
+        self.linked.worker.pull()
+
+    def _arrive(self, arrived: list[tuple[int, Arrived]]) -> None:
+        for channel, each in arrived:
+            assert channel == CHANNEL
+            key = each.lease.key
+            assert key in self.coming, "it was not handed over, or arrives twice"
+            assert key not in self.held, "it runs already"
+            self.coming.remove(key)
+            self.held.add(key)
+            self.tags[key] = each.handle
+            held = self.linked.holdings.get(each.handle)
+            assert held is not None
+            assert held.lease is each.lease
+            assert held.number not in self.numbers
+            self.numbers.add(held.number)
 
     @precondition(lambda self: self.handles)
     @rule(pick=picks)
@@ -121,8 +176,8 @@ class LateMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def release_what_is_done_all_the_same(self, pick: int) -> None:
         key = sorted(self.held)[pick % len(self.held)]
-        self.linked.worker.release(self.latest[key], 0, "worker stops")
-        self._done(self.latest[key])
+        self.linked.worker.release(self.tags[key], 0, "worker stops")
+        self._done(self.tags[key])
 
     @precondition(lambda self: self.handles)
     @rule(pick=picks, what=st.sampled_from(("let_expire", "disown")))
@@ -131,6 +186,7 @@ class LateMachine(RuleBasedStateMachine):
         if getattr(self.linked.worker, what)(self._handle(pick)):
             assert lease is not None
             self.held.discard(lease.key)
+            self.given_up.add(lease.key)
             assert self.linked.worker.find(self._handle(pick)) is None
 
     @precondition(lambda self: self.handles)
@@ -154,10 +210,19 @@ class LateMachine(RuleBasedStateMachine):
     @rule(heard=st.sampled_from((0, 1, 3, 1000)))
     def replace_the_keeper(self, heard: int) -> None:
         dead = self.linked.die(heard)
-        self.known_doubtful |= self.doubtful
         # The calls that it had sent may take effect, and no one will know.
+        for call, _ in dead.calls.out:
+            for entry in call.entries:
+                lease = entry.lease
+                if entry.action is Action.RELEASE and lease.key not in self.given_up:
+                    self.in_doubt[lease.key] = lease.expires_at
         dead.calls.out.clear()
+        self.waiting.clear()
         self.linked.start()
+        assert not self.coming, "what was handed over is lost"
+        for held in self.linked.holdings.held_messages():
+            # What the dead keeper did not report, no one knows.
+            self.latest[held.lease.key] = held.lease.receipt_handle
 
     # -- What time and SQS do -----------------------------------------------------
 
@@ -186,7 +251,7 @@ class LateMachine(RuleBasedStateMachine):
                 assert handle not in self.released, "an extension follows a release"
             else:
                 assert handle not in self.releasing, "it repeats a release"
-                assert handle not in self.known_doubtful, (
+                assert handle not in self.doubtful, (
                     "it releases a message that may be someone else's"
                 )
                 self.releasing.add(handle)
@@ -213,7 +278,7 @@ class LateMachine(RuleBasedStateMachine):
         leases = {each.lease.key: each.lease for each in self.linked.holdings.held_messages()}
         assert self.held <= leases.keys()
         for key in self.held:
-            lease = self.linked.worker.find(self.latest[key])
+            lease = self.linked.worker.find(self.tags[key])
             assert lease is not None
             assert lease.goal is Goal.HOLD
 
@@ -228,38 +293,35 @@ class LateMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_two_have_one_place(self) -> None:
-        places = [
-            each.place for each in self.linked.holdings.held_messages() if each.place is not None
-        ]
+        # The keeper may have given the place of one that has ended to another.
+        held = [self.linked.holdings.get(self.tags[key]) for key in self.held]
+        places = [each.place for each in held if each is not None and each.place is not None]
         assert len(places) == len(set(places))
 
     @invariant()
     def the_keeper_keeps_what_the_worker_holds(self) -> None:
         if self.linked.elsewhere.inbox.messages:
             return
-        self.known_doubtful |= self.doubtful
-        kept = {
-            lease.key: lease
-            for lease in self.linked.elsewhere.keeper.leases()
-            if lease.goal is Goal.HOLD
-        }
-        assert kept.keys() == self.held
+        everything = self._kept()
+        kept = {key: lease for key, lease in everything.items() if lease.goal is Goal.HOLD}
+        assert kept.keys() == self.held | self.waiting | self.coming
         for key, lease in kept.items():
             assert lease.receipt_handle == self.latest[key]
         if self.linked.is_quiet:
-            assert len(self.linked.elsewhere.keeper) == len(
-                list(self.linked.holdings.held_messages())
-            )
+            known = {each.lease.key for each in self.linked.holdings.held_messages()}
+            assert known <= everything.keys()
 
     def teardown(self) -> None:
         """Finish everything. Nothing may be left."""
         if sys.exc_info()[0] is not None or not hasattr(self, "linked"):
             return
+        self.hand_over(1000)
+        self.pull()
         for index, key in enumerate(sorted(self.held)):
             if index % 2:
-                self._done(self.latest[key])
+                self._done(self.tags[key])
             else:
-                self.linked.worker.release(self.latest[key])
+                self.linked.worker.release(self.tags[key])
                 self.held.discard(key)
         for _ in range(20):
             self.linked.deliver()
@@ -271,6 +333,7 @@ class LateMachine(RuleBasedStateMachine):
         self.the_keeper_keeps_what_the_worker_holds()
         assert len(self.linked.worker) == self.linked.worker.ending == 0
         assert not list(self.linked.holdings.held_messages())
+        assert len(self.linked.elsewhere.keeper) == 0
         for number in range(PLACES):
             key = ("https://sqs/1/c", f"last-{number}")
             assert self._receive(key, PLENTY, 0.0) is ReceivedAs.NEW

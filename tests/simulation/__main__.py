@@ -39,6 +39,8 @@ def main() -> int:
         "where nothing fails\n"
     )
     _write_counts(tally.causes)
+    sys.stdout.write("Receives that led to no execution:\n")
+    _write_counts(tally.idle_receives)
     sys.stdout.write("Disturbances:\n")
     _write_counts(tally.disturbances)
     if failure is not None:

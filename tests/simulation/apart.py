@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Callable
 from functools import partial
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.held_message import Arrived
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import read_event
+from tests.simulation.deliveries import Deliveries, SimulatedInlet
 from tests.simulation.link import Line, LineWire
 from tests.simulation.orphans import expect_releases
 from tests.simulation.process import KeeperProcess
@@ -30,8 +36,11 @@ QUICK = 0.001
 NOTICE, PAUSE, START = 0.25, 1.0, 1.0
 #: The longest time until a keeper sees that its worker is gone and that no process runs its tasks.
 ORPHANED = 0.5
+#: How often a worker looks whether its queues have changed, in visibility timeouts. A real worker
+#: looks every second.
+FOLLOW_PART = 0.1
 #: Why a lease may run out.
-AWAY, LATE = "keeper away", "keeper learns of it late"
+AWAY = "keeper away"
 
 
 class Apart:
@@ -50,10 +59,26 @@ class Apart:
         self._table = Table(self._memory)
         self._holdings = HeldMessages(self._table)
         self._stillborn = 0
-        self.keeper = LinkedKeeper(self._holdings, clock=worker.now)
-        self._rules = CallRules()
         self._slow_until, self._delay = 0.0, QUICK
+        world = self._world
+        self._deliveries = Deliveries(
+            world.clock,
+            random.Random(f"{worker.name} {worker.life} {self._random.random()}"),
+            self._travel,
+            lambda: world.clock() < self._slow_until,
+            lambda: worker.when_awake(self.keeper, self._pull),
+            lambda *room: self.process.take_room(*room),
+        )
+        self.keeper = LinkedKeeper(
+            self._holdings, SimulatedInlet(self._deliveries), clock=worker.now
+        )
+        self.keeper.on_arrived = self._take_arrived
+        self._rules = CallRules()
         self._back_at = 0.0
+        self._keepers = 0
+        self._channels = itertools.count(1)
+        self._channel = 0
+        self._is_pushing = self._is_following = self._has_said_stop = self._is_over = False
         self._replace(self._world.clock())
         self._begin(self.process)
 
@@ -67,16 +92,95 @@ class Apart:
         """Whether no keeper hears its worker."""
         return not self.process.is_up or self._world.clock() < self._back_at
 
+    def find(self, receipt_handle: str) -> Lease | None:
+        """Return the lease of a handle, as the keeper knows it, or else as the worker does."""
+        return self.process.find(receipt_handle) if self.process.is_up else None
+
     def leases(self) -> list[Lease]:
-        """Return the leases that the worker holds."""
-        return list(self._holdings.leases())
+        """Return the leases of the keeper, and those that the worker holds."""
+        return [*self.board.leases(), *self._holdings.leases()]
 
     def keep(self) -> None:
         """Do nothing: the keeper does what is due without a call from the worker."""
 
-    def note_receive(self, lease: Lease) -> None:
-        """Note whether the keeper learns of a receive in time."""
-        self._excuse(lease, LATE, max(self._back_at, self._to_keeper.arrives_at))
+    # -- Receiving --------------------------------------------------------------------------
+
+    def open_channel(self) -> None:
+        """Have the keeper receive for a new channel."""
+        self._channel = next(self._channels)
+        self.keeper.consume(
+            self._channel, [self._worker.consumed(queue.url) for queue in self._world.queues]
+        )
+        if not self._is_following:
+            self._follow_later()
+
+    def close_channel(self) -> None:
+        """Lose the channel, as `Channel.close` does."""
+        for queue in self._world.queues:
+            self.keeper.cancel(self._channel, queue.url)
+        self.keeper.close(self._channel)
+
+    def end_receiving(self) -> None:
+        """Have the keeper receive no more."""
+        self.keeper.end_receiving()
+        self.keeper.close(self._channel)
+
+    def read_last_polls(self) -> None:
+        """Do nothing: the keeper reads them."""
+
+    def finish(self) -> bool:
+        """Stop the keeper of a worker whose tasks have ended. Return whether it has ended."""
+        if not self._has_said_stop:
+            self._has_said_stop = True
+            self.keeper.order("stop", 15.0)
+        return self._is_over
+
+    def allow(self) -> None:
+        """Say how many messages there is room for."""
+        if not self._worker.is_stopping:
+            self.keeper.allow(self._channel, self._worker.free, self._world.profile.prefetch)
+            self._push_later()
+
+    receive = allow
+
+    def _follow_later(self) -> None:
+        """Tell the keeper what has changed about the queues, where anything may change."""
+        world = self._world
+        self._is_following = world.attributes.changes or world.starting.is_met
+        if self._is_following:
+            wait = max(1.0, FOLLOW_PART * world.profile.terms.visibility_timeout)
+            follow = partial(self._worker.when_awake, self.keeper, self._follow)
+            world.clock.at(world.clock() + wait, follow)
+
+    def _follow(self) -> None:
+        if not self._worker.is_stopping:
+            for queue in self._world.queues:
+                self.keeper.follow(self._channel, self._worker.consumed(queue.url))
+            self._follow_later()
+
+    def _push_later(self) -> None:
+        """Send what is not urgent, as an `Attendant` does at each look."""
+        if not self._is_pushing:
+            self._is_pushing = True
+            push = partial(self._worker.when_awake, self.keeper, self._push)
+            self._world.clock.at(self._world.clock() + LOOK_SECONDS, push)
+
+    def _push(self) -> None:
+        self._is_pushing = False
+        if not self.keeper.push() or self.keeper._credit._due:
+            self._push_later()
+
+    def _pull(self) -> None:
+        self.keeper.pull()
+        self._worker.go_on()
+
+    def _take_arrived(self, arrived: list[tuple[int, Arrived]]) -> None:
+        for channel, each in arrived:
+            if channel == self._channel and not self._worker.is_stopping:
+                self._worker.take(each)
+            else:
+                # It was closed meanwhile.
+                self.keeper.release(each.handle, cause=NOT_DELIVERED)
 
     def note_pause(self) -> None:
         """Note that the worker stalls. Its keeper continues, if it has one."""
@@ -118,7 +222,11 @@ class Apart:
         if self.is_away:
             world.disturb(self._worker.name, "dies while its keeper starts")
         else:
-            expect_releases(world, self._worker, process, self.leases())
+            ending = {
+                each.message_id for each in self._holdings.leases() if each.goal is not Goal.HOLD
+            }
+            held = [each for each in self.board.leases() if each.message_id not in ending]
+            expect_releases(world, self._worker, process, held)
         to_keeper = self._to_keeper
         last_words: list[list[Any]] = []
 
@@ -130,9 +238,10 @@ class Apart:
         world.clock.at(seen_at, learn)
 
     def end(self) -> None:
-        """End the keeper with its worker."""
+        """Note that the worker ends, after its keeper."""
+        if kept := self.board.leases():
+            self._world.fail(f"8: the keeper of {self._worker.name} ends with {len(kept)} leases")
         self.process.worker_is_up = False
-        self.process.end()
         self.keeper.detach()
 
     # -- Inside -----------------------------------------------------------------------------
@@ -144,15 +253,20 @@ class Apart:
         self._to_worker = to_worker
         self._table.tick = 0.0
         self.has_begun = False
+        self._keepers += 1
         self.process = KeeperProcess(
             self._worker,
             self._memory,
             self._rules,
+            self._keepers,
             to_worker,
+            self._deliveries,
             self._note_death,
             lambda process: self._worker.when_awake(self.keeper, partial(self._end_unfit, process)),
+            self._note_end,
         )
         self._to_keeper = Line(clock, self.process.hear, self._travel, opens_at)
+        self._deliveries.opens_at = opens_at
         self.keeper.attach(LineWire(self._to_keeper), ())
         self._back_at = self._to_keeper.arrives_at
 
@@ -178,12 +292,18 @@ class Apart:
         self._worker.go_on()
 
     def _take(self, messages: list[list[Any]]) -> None:
+        # A lease is handed over before anything else happens to it.
+        self.keeper.pull()
         for message in messages:
             match message:
-                case ["over", number, receives, is_deleted]:
-                    self.keeper.end(number, receives, is_deleted=is_deleted)
-                case ["event", number, values]:
-                    self.keeper.note_event(number, read_event(values))
+                case ["over", number]:
+                    self.keeper.end(number)
+                case ["kept", number, fields]:
+                    self.keeper.keep(number, fields)
+                case ["again", number, *receive]:
+                    self.keeper.receive_again(number, *receive)
+                case ["event", _, values]:
+                    self.keeper.note_event(read_event(values))
                 case _:
                     self._world.fail(f"the worker can't take {message[0]}")
 
@@ -194,6 +314,17 @@ class Apart:
         back_at = noticed_at + self._shorten(PAUSE) + self._shorten(START) + self._travel()
         for lease in self.leases():
             self._excuse(lease, AWAY, back_at)
+
+    def _note_end(self) -> None:
+        """Note that the keeper has ended because it was stopped."""
+
+        def end() -> None:
+            self._take(self._to_worker.drain())
+            self._is_over = True
+            self._worker.go_on()
+
+        at = self._world.clock() + self._shorten(NOTICE) * self._random.random()
+        self._world.clock.at(at, partial(self._worker.when_awake, self.keeper, end))
 
     def _note_death(self) -> None:
         world = self._world

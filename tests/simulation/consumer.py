@@ -1,4 +1,4 @@
-"""The polls that one process of a simulated worker sends to one queue."""
+"""The polls that one process of a simulated worker sends to one queue, without a keeper apart."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.receiving.receiver import least_beside
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from tests.simulation.polls import LONGEST_POLL, WAIT_SECONDS, Deliver, LostPoll
+from tests.simulation.polls import WAIT_SECONDS, Deliver, LostPoll
 
 if TYPE_CHECKING:
-    from tests.simulation.worker import SimulatedWorker
+    from tests.simulation.within import Within
 
 
 @dataclass(eq=False)
@@ -29,8 +28,9 @@ class _Open:
 class Consumer:
     """The polls of one queue, until its process ends or loses the channel."""
 
-    def __init__(self, worker: SimulatedWorker, queue: SimulatedQueue) -> None:
-        self._worker = worker
+    def __init__(self, keeping: Within, queue: SimulatedQueue) -> None:
+        self._keeping = keeping
+        self._worker = worker = keeping.worker
         self._world = worker.world
         self._process = worker.keeper
         self._life = worker.life
@@ -56,7 +56,7 @@ class Consumer:
             left: For how many messages there is room, without those that open polls may return.
         """
         if not self._open:
-            return left + self._worker.requested > 0
+            return left + self._keeping.requested > 0
         least = least_beside(self._world.profile.prefetch)
         return self._is_full and len(self._open) < MAX_POLLS and left >= least
 
@@ -65,7 +65,7 @@ class Consumer:
         worker, world, url = self._worker, self._world, self._url
         is_beside = bool(self._open)
         sent_at, suspended = worker.now(), worker.suspended
-        queue = self._consumed()
+        queue = worker.consumed(url)
         timeout = queue.timeout
         # A server that is stalled may answer after the last seconds for which the worker waits.
         held_for = world.starting.left(worker.name)
@@ -83,7 +83,7 @@ class Consumer:
             for message in messages:
                 if suspended != worker.suspended:
                     world.truth[message["MessageId"]].excuses.add("suspend")
-            worker.take(queue, messages, sent_at + skipped)
+            self._keeping.take(queue, messages, sent_at + skipped)
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
             # Not a poll that a lost channel abandoned: its connection was closed long before.
@@ -109,19 +109,6 @@ class Consumer:
             opened.make_last = world.poll(
                 url, count, wait, timeout, deliver_answer, held_for, lasts
             )
-
-    def _consumed(self) -> ConsumedQueue:
-        """Describe the queue as its worker knows it now."""
-        terms, url = self._worker.terms, self._url
-        timeout = terms.asked(url, url)
-        return ConsumedQueue(
-            name=url,
-            url=url,
-            lease_url=url,
-            terms=terms.of(url, timeout),
-            timeout=timeout,
-            wait=terms.longest_wait(url, timeout, LONGEST_POLL),
-        )
 
     def end(self) -> None:
         """Read the open polls for their last seconds. The worker continues after that."""

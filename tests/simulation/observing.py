@@ -27,11 +27,16 @@ class EventRules:
         self._world.log(self._worker.name, event.kind.value, event.message_id)
         if event.kind is EventKind.MESSAGE_DELETED:
             self._check_deleted(event)
+            if event.cause:
+                self._world.receives.explain(event.message_id, self._worker.name, event.cause)
         if event.kind is EventKind.LEASE_CAPPED:
             truth.excuses.add("capped")
             self._check_capped(event)
         elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
             truth.excuses.add(event.kind.value)
+        elif event.kind in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
+            cause = event.cause or "released"
+            self._world.receives.explain(event.message_id, self._worker.name, cause)
 
     def _check_deleted(self, event: Event) -> None:
         # A standard queue answers a stale handle as if it had deleted the message.

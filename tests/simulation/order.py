@@ -44,6 +44,11 @@ class Order:
         """How many messages may wait on a worker. Beyond its room, one more per group and queue."""
         return self.waiting + self._groups * len(self._world.queues)
 
+    def check_waiting(self, worker: str, count: int) -> None:
+        """Check how many messages wait on a worker."""
+        if count > self.most_waiting:
+            self._world.fail(f"{count} messages wait on {worker}")
+
     def group(self) -> str:
         """Draw the group of the next message."""
         return str(self._random.randrange(self._groups))

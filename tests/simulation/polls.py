@@ -63,6 +63,7 @@ class Polls:
 
     Args:
         on_duplicate: Called with each message that SQS delivers although it is in flight.
+        on_answer: Called with each message that SQS delivers.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class Polls:
         queue: SimulatedQueue,
         network: Network,
         on_duplicate: Callable[[str], None],
+        on_answer: Callable[[dict[str, Any]], None],
     ) -> None:
         self._clock = clock
         self._sqs = sqs
         self._queue = queue
         self._network = network
         self._on_duplicate = on_duplicate
+        self._on_answer = on_answer
         self._waiting: list[_Poll] = []
         self._wake_at: float | None = None
 
@@ -146,6 +149,7 @@ class Polls:
             if not messages:
                 break
             for message in messages:
+                self._on_answer(message)
                 if message["MessageId"] in hidden:
                     self._on_duplicate(message["MessageId"])
             self._waiting.pop(0).answer((messages, poll.skipped(now)))

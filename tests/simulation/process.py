@@ -1,10 +1,11 @@
-"""A keeper's process: the real keeper at its end of a simulated link."""
+"""A keeper's process: the real keeper at its end of a simulated link, which also receives."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import groupby
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,20 @@ from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.table import Record, Table
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, frame, write
 from celery_sqs_heartbeat.link.liveness import is_unfit
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.receiving_end import HandOver, take
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
 from tests.simulation.calls import Calls
+from tests.simulation.deliveries import Deliveries, SimulatedOutlet
 from tests.simulation.link import Line
 from tests.simulation.observing import EventRules
+from tests.simulation.reception import SimulatedReception
 from tests.simulation.rounds import LONG, Rounds
 from tests.simulation.rules import CallRules
+from tests.simulation.watching import WatchedKeeper
 from tests.support.board import Board
 
 if TYPE_CHECKING:
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 
 #: How long a keeper flushes when its worker is gone, in seconds.
 FLUSH_SECONDS = 15.0
+#: How many numbers of leases each keeper has.
+NUMBERS = 1 << 40
 
 
 class Killed(BaseException):
@@ -40,30 +47,41 @@ class KeeperProcess:
 
     Args:
         memory: The memory that it shares with its worker.
+        number: Its number among the keepers of its worker, from 1.
         to_worker: The link's direction toward the worker.
+        deliveries: Take the messages that it hands over.
         on_death: Called when it dies before its worker.
         on_unfit: Called while too many of its calls hang.
+        on_end: Called when it has ended because its worker has stopped it.
 
     Attributes:
+        reads_last_poll: Whether a keeper that ends waits for its open polls.
         board: What its keeper believes.
         given_up: The ids of messages that it lets expire.
         tried: The ids of messages whose release it has sent.
     """
+
+    reads_last_poll = True
 
     def __init__(
         self,
         worker: SimulatedWorker,
         memory: mmap,
         rules: CallRules,
+        number: int,
         to_worker: Line,
+        deliveries: Deliveries,
         on_death: Callable[[], None],
         on_unfit: Callable[[KeeperProcess], None],
+        on_end: Callable[[], None],
     ) -> None:
         self.worker = worker
+        self.number = number
         self._world = worker.world
         self._to_worker = to_worker
         self._on_death = on_death
         self._on_unfit = on_unfit
+        self._on_end = on_end
         self._steps_left: int | None = None
         self._has_aim = False
         self._may_die: Callable[[], bool] = lambda: True
@@ -71,10 +89,12 @@ class KeeperProcess:
         self.is_up = self.worker_is_up = True
         self._began_at = self._world.clock()
         self.board = Board()
+        #: Leases whose end may not be reported yet.
+        self._forgotten: list[Lease] = []
         self.given_up: set[str] = set()
         self._rules = EventRules(worker, self.board)
         table = FragileTable(memory, self)
-        self._leases = NumberedLeases(LeaseBoard(table), self._send)
+        self._leases = NumberedLeases(LeaseBoard(table), self._send, number * NUMBERS)
         self.calls = Calls(worker, rules, self)
         self._keeper = ThreadKeeper(
             self.calls.sqs,
@@ -83,11 +103,22 @@ class KeeperProcess:
             jitter=worker.world.random.random,
             observer=self._observe,
             dispatcher=self.calls,
-            board=_Boards(self.note_plan, self.board, self._leases),
+            board=_Boards(self.note_plan, self._forgotten.append, self.board, self._leases),
         )
         self._rounds = Rounds(worker, self._keeper, self)
-        sender = MessageSender(self._keeper, self.calls.sqs.send_message, lambda job: job())
-        self._end = KeeperEnd(self._keeper, self._leases, self._send, sender, wants_all=False)
+        sender = MessageSender(self._keeper, self._send_again, lambda job: job())
+        hand_over = HandOver(self._leases, SimulatedOutlet(self, deliveries), self._send)
+        self._is_ending = self._has_read = False
+        watched = WatchedKeeper(worker, self._keeper, self.board, lambda: self._is_ending)
+        self.reception = SimulatedReception(self, watched, sender, hand_over)
+        self._end = KeeperEnd(
+            self._keeper,
+            self._leases,
+            self._send,
+            sender,
+            poll_left=self.reception.poll_left,
+            wants_all=False,
+        )
 
     @property
     def is_unfit(self) -> bool:
@@ -126,6 +157,10 @@ class KeeperProcess:
     def go_on(self) -> None:
         """Do what is due. Its worker then looks whether its calls hang."""
         self._rounds.make()
+        self._forgotten.clear()
+        self.reception.look()
+        if self._is_ending:
+            self._finish()
         if self.is_unfit:
             self._on_unfit(self)
 
@@ -152,12 +187,13 @@ class KeeperProcess:
         if self.is_up:
             self.is_up = False
             self.calls.abandon()
+            self.reception.abandon()
+            for lease in [*self.board.leases(), *self._forgotten]:
+                self._world.receives.explain(
+                    lease.message_id, self.worker.name, "keeper died", is_guess=True
+                )
             if self.worker_is_up:
                 self._on_death()
-
-    def end(self) -> None:
-        """End because nothing is left to do."""
-        self.is_up = False
 
     # -- Messages from its worker ------------------------------------------------------
 
@@ -182,20 +218,63 @@ class KeeperProcess:
             if each.is_in_order and (each.queue_url, each.group) == (lease.queue_url, lease.group)
         )
 
-    def _take(self, messages: list[list[Any]]) -> None:
-        with self._keeper.gathering():
-            for message in messages:
-                self.step()
-                if not self._end.take(message):
-                    self._world.fail(f"the keeper can't take {message[0]}")
+    def find(self, receipt_handle: str) -> Lease | None:
+        """Return the lease of a handle, as its keeper knows it."""
+        return self._keeper.find(receipt_handle)
+
+    def take_room(self, keeper: int, channel: int, limit: int, prefetch_count: int) -> None:
+        """Learn how many messages a channel may get, if that is said to this keeper."""
+        if keeper == self.number:
+            self.run(partial(self._take_room, channel, limit, prefetch_count))
+
+    def _take_room(self, *room: int) -> None:
+        self.reception.allow(*room)
         self.go_on()
+
+    def _take(self, messages: list[list[Any]]) -> None:
+        for about_leases, some in groupby(messages, is_about_leases):
+            with self._keeper.gathering() if about_leases else contextlib.nullcontext():
+                for message in some:
+                    self.step()
+                    self._take_one(message)
+        self.go_on()
+
+    def _take_one(self, message: list[Any]) -> None:
+        if message[0] == "stop":
+            self._begin_end()
+        elif not (self._end.take(message) or take(self.reception, message)):
+            self._world.fail(f"the keeper can't take {message[0]}")
 
     def _outlive(self, last_words: list[list[Any]]) -> None:
         self._take(last_words)
+        self.reception.is_urgent = True
+        self.reception.end()
         for lease in self._end.held():
-            self._keeper.release(lease.receipt_handle, cause="worker died")
+            left = self.reception.poll_left(lease)
+            self._keeper.release(lease.receipt_handle, left, WORKER_DIED)
+        self._begin_end()
         self.go_on()
-        self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)
+
+    def _begin_end(self) -> None:
+        self._is_ending = True
+        self.reception.end()
+
+    def _finish(self) -> None:
+        """End as `KeeperMain._finish` does, once the last polls are read."""
+        if self.reception.is_reading and self.reads_last_poll:
+            return
+        if not self._has_read:
+            self._has_read = True
+            for lease in self._end.held():
+                if lease.started_at is None:
+                    self._keeper.release(lease.receipt_handle, 0, NOT_DELIVERED)
+            self._rounds.make()
+            if not self.worker_is_up:
+                self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)
+        if self.worker_is_up and self.is_up and not self._keeper.ending:
+            self.is_up = False
+            self.reception.has_finished = True
+            self._on_end()
 
     # -- Messages to its worker --------------------------------------------------------
 
@@ -210,6 +289,13 @@ class KeeperProcess:
         if event.kind is EventKind.MESSAGE_LAPSING:
             self.given_up.add(event.message_id)
         self._end.report(event)
+        self.reception.take_turns()
+
+    def _send_again(self, queue_url: str, content: Mapping[str, Any], **options: Any) -> str:
+        self.step()
+        copy = self.calls.sqs.send_message(queue_url, content, **options)
+        self._world.sent_again(self.worker.name, content["MessageBody"], copy)
+        return copy
 
 
 class FragileTable(Table):
@@ -237,8 +323,14 @@ class FragileTable(Table):
 class _Boards:
     """Passes a book's updates on to several boards, one after the other."""
 
-    def __init__(self, on_show: Callable[[Lease], None], *boards: Board | NumberedLeases) -> None:
+    def __init__(
+        self,
+        on_show: Callable[[Lease], None],
+        on_remove: Callable[[Lease], None],
+        *boards: Board | NumberedLeases,
+    ) -> None:
         self._on_show = on_show
+        self._on_remove = on_remove
         self._boards = boards
 
     def show(self, lease: Lease) -> None:
@@ -247,5 +339,6 @@ class _Boards:
             board.show(lease)
 
     def remove(self, lease: Lease) -> None:
+        self._on_remove(lease)
         for board in self._boards:
             board.remove(lease)

@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 from celery_sqs_heartbeat.link import liveness
+from celery_sqs_heartbeat.link.credit import Credit
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.receiving.answers import Message
@@ -29,8 +30,10 @@ from tests.simulation.link import Line
 from tests.simulation.polls import Polls
 from tests.simulation.process import KeeperProcess
 from tests.simulation.profile import APART, WITHIN
+from tests.simulation.receives import Receives
 from tests.simulation.runner import report, simulate
 from tests.simulation.truth import Violation
+from tests.simulation.within import Within
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
@@ -60,13 +63,15 @@ def test_no_invariant_breaks_if_keepers_have_their_own_processes() -> None:
     assert tally.disturbances["keeper dies"] > 5
 
 
-def test_no_invariant_breaks_if_a_redelivery_overtakes_its_release() -> None:
-    """That is rare: a worker waits for the answer to a release before it leases its message again.
+def test_no_invariant_breaks_if_a_redelivery_overtakes_its_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is rare: a keeper skips one redelivery of a message whose release is not answered.
 
-    If this seed no longer shows it, use another: it happens in about one of fifty stormy worlds
-    with keepers in their own processes.
+    Here it skips none. If this seed no longer shows it, use another.
     """
-    tally, _, failure = simulate(1, seed=114, kinds=["storm-apart"])
+    monkeypatch.setattr(StaleCalls, "spare", lambda *_: False)
+    tally, _, failure = simulate(1, seed=25, kinds=["storm-apart"])
     assert failure is None, failure
     assert tally.disturbances["a redelivery overtakes its release"]
 
@@ -158,11 +163,18 @@ def test_workers_whose_polls_have_no_deadline_never_finish_their_messages(
     assert "Violation: liveness:" in failure
 
 
-def test_a_worker_that_does_not_read_its_last_poll_leaves_messages_in_flight(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("reader", "kinds"),
+    [
+        pytest.param(Within, WITHIN, id="a worker"),
+        pytest.param(KeeperProcess, APART, id="its keeper"),
+    ],
+)
+def test_without_reading_the_last_poll_its_messages_stay_in_flight(
+    monkeypatch: pytest.MonkeyPatch, reader: type, kinds: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(SimulatedWorker, "reads_last_poll", False)
-    _, _, failure = simulate(2_000, kinds=WITHIN)
+    monkeypatch.setattr(reader, "reads_last_poll", False)
+    _, _, failure = simulate(2_000, kinds=kinds)
     assert failure is not None
     assert "ended without reading" in failure
 
@@ -197,7 +209,7 @@ def test_a_release_that_is_sent_after_its_lease_expired_is_found(
 ) -> None:
     monkeypatch.setattr(Call, "send_by", math.inf)
     with pytest.raises(Violation, match="is released too late"):
-        World("storm-fifo-apart", 37).run()
+        World("storm-fifo-apart", 21).run()
 
 
 def test_a_worker_that_checks_its_settings_against_an_unread_timeout_is_found(
@@ -303,9 +315,9 @@ def test_a_worker_that_does_not_follow_its_queue_is_found(
     ("broken", "kind", "seed", "said"),
     [
         pytest.param(
-            "releasing", "calm-apart", 4, "10: .* again", id="a planned release is not marked"
+            "releasing", "calm-apart", 0, "10: .* again", id="a planned release is not marked"
         ),
-        pytest.param("resume", "calm-apart", 0, "2: .* runs again", id="nothing is resumed"),
+        pytest.param("resume", "calm-apart", 0, "runs twice on", id="nothing is resumed"),
         pytest.param(
             "outlive", "storm-apart", 0, "10: .* not released", id="a dead worker's leases are kept"
         ),
@@ -375,6 +387,28 @@ def test_a_broken_intake_is_found(
         World(kind, seed).run()
 
 
+def test_credit_that_forgets_what_a_dead_keeper_handed_over_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Credit.begin
+
+    def forget(credit: Credit) -> None:
+        begin(credit)
+        credit._got_before.clear()
+        credit._due.update(credit._rooms)
+        credit.say()
+
+    monkeypatch.setattr(Credit, "begin", forget)
+    with pytest.raises(Violation, match="prefetch slots"):
+        World("storm-apart", 0).run()
+
+
+def test_a_receive_that_no_one_explains_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Receives, "explain", lambda *_, **__: None)
+    with pytest.raises(Violation, match=r"11: .* without a cause"):
+        World("calm-apart", 0).run()
+
+
 def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -387,14 +421,14 @@ def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
 
     monkeypatch.setattr(Line, "__init__", with_the_old_reader)
     with pytest.raises(BrokenLink):
-        World("calm-apart", 112).run()
+        World("calm-apart", 6).run()
 
 
 _record_of = Record.of
 
 
-def _without_releasing(lease: Lease, *, is_over: bool = False, receives: int = 0) -> Record:
-    record = _record_of(lease, is_over=is_over, receives=receives)
+def _without_releasing(lease: Lease, *, is_over: bool = False) -> Record:
+    record = _record_of(lease, is_over=is_over)
     return record._replace(flags=record.flags & ~Flag.RELEASING)
 
 

@@ -24,6 +24,20 @@ class Execution:
     ended_at: float | None = None
 
 
+@dataclass(eq=False, slots=True)
+class Receive:
+    """One receive of a message.
+
+    Attributes:
+        worker: Whose keeper has read its answer.
+        cause: Why it leads to no execution, if it does not.
+    """
+
+    worker: str = ""
+    cause: str = ""
+    is_run: bool = False
+
+
 @dataclass(eq=False)
 class MessageTruth:
     """What happened to one message.
@@ -31,6 +45,8 @@ class MessageTruth:
     Attributes:
         excuses: Faults that may have cost its lease or made SQS deliver it twice.
         is_overtaken: A worker had received it again when an older call of that worker arrived.
+        is_sent_again: Another message has taken its place.
+        receives: By receipt handle.
     """
 
     message_id: str
@@ -39,6 +55,8 @@ class MessageTruth:
     succeeded: bool = False
     is_deleted: bool = False
     is_overtaken: bool = False
+    is_sent_again: bool = False
+    receives: dict[str, Receive] = field(default_factory=dict)
     running: list[Execution] = field(default_factory=list)
     executions: int = 0
     excuses: set[str] = field(default_factory=set)
@@ -56,6 +74,7 @@ class Tally:
     Attributes:
         causes: The causes of executions that overlap or repeat.
         disturbances: What happened to workers, tasks, calls and queues, by name.
+        idle_receives: The causes of receives that led to no execution.
     """
 
     worker_hours: float = 0.0
@@ -68,6 +87,7 @@ class Tally:
     visibility_bound: float = 0.0
     causes: Counter[str] = field(default_factory=Counter)
     disturbances: Counter[str] = field(default_factory=Counter)
+    idle_receives: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Add another world's counts."""

@@ -24,6 +24,7 @@ from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.outage import Outage, has_two_queues
 from tests.simulation.polls import Deliver, LostPoll, Polls
 from tests.simulation.profile import draw
+from tests.simulation.receives import Receives
 from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
 from tests.simulation.starting import Starting
@@ -88,8 +89,10 @@ class World:
         self.delayed = Delayed(self, kind, seed)
         self.starting = Starting(self, kind, seed)
         self.holding = Holding(self, kind, seed)
-        self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
         self.truth: dict[str, MessageTruth] = {}
+        self._by_body: dict[str, MessageTruth] = {}
+        self.receives = Receives(self)
+        self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
         self.tally = Tally()
         self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
         self.is_over = False
@@ -120,7 +123,10 @@ class World:
         step = profile.terms.visibility_timeout + profile.mean_task
         for _ in range(PATIENCE):
             is_empty = not any(queue.messages for queue in self.queues)
-            if is_empty and not any(len(w.keeper) + w.keeper.ending for w in self.workers):
+            if is_empty and not any(
+                len(w.keeper) + w.keeper.ending + len(w.keeping.board.leases())
+                for w in self.workers
+            ):
                 break
             self._run_until(self.clock() + step)
             self.order.check_progress()
@@ -224,6 +230,7 @@ class World:
         execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
         self.log(worker.name, "begins", truth.message_id)
         self.tally.executions += 1
+        self.receives.note_start(truth, execution.handle)
         if truth.running or truth.succeeded:
             if truth.running:
                 self.tally.overlaps += 1
@@ -294,7 +301,7 @@ class World:
             if message is None or entry.action is Action.DELETE:
                 continue
             if message.handle != entry.receipt_handle:
-                lease = worker and worker.keeper.find(message.handle)
+                lease = worker and worker.keeping.find(message.handle)
                 if worker and lease:
                     truth.is_overtaken = True
                     self._arrives_after_redelivery(worker, entry, lease)
@@ -351,10 +358,7 @@ class World:
         """Check what a worker itself knows of the leases in an answered call."""
         for entry in call.entries:
             lease = worker.keeper.find(entry.receipt_handle)
-            # If a message waits for another one of its group, the worker may learn late that
-            # its keeper has released it. It first learns what happened to the other one.
-            waits = worker.keeper.waits_behind(entry.receipt_handle)
-            if lease is not None and lease.goal is Goal.HOLD and not waits:
+            if lease is not None and lease.goal is Goal.HOLD:
                 check_belief(lease, self.truth[lease.message_id], worker.suspended)
 
     def note_refused(self, board: Board) -> None:
@@ -373,6 +377,16 @@ class World:
         """Note that a keeper no longer waits for a call."""
         for entry in call.entries:
             self.truth[entry.lease.message_id].excuses.add(f"{entry.action.value} failed")
+
+    def sent_again(self, worker: str, body: str, message_id: str) -> None:
+        """Note that a message has taken the place of another one, with the same body."""
+        former = self._by_body[body]
+        former.is_sent_again = True
+        self.disturb(worker, "sends a message again")
+        truth = MessageTruth(message_id, former.queue, former.is_poison)
+        self.truth[message_id] = self._by_body[body] = truth
+        self.outage.excuse(truth)
+        self.polls[former.queue.url].wake()
 
     # -- Inside ------------------------------------------------------------------------
 
@@ -393,7 +407,9 @@ class World:
         def note_duplicate(message_id: str) -> None:
             self.truth[message_id].excuses.add("twice")
 
-        return Polls(self.clock, self.sqs, queue, self.network, note_duplicate)
+        return Polls(
+            self.clock, self.sqs, queue, self.network, note_duplicate, self.receives.note_answer
+        )
 
     def _send(self) -> None:
         """Send messages over the whole time, about as many as the workers can process."""
@@ -405,7 +421,9 @@ class World:
 
     def _send_one(self) -> None:
         queue = self.outage.choose_queue()
-        request: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": "{}"}
+        # Its number: a message that is sent again has the same body.
+        body = str(self.tally.messages)
+        request: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": body}
         if self.profile.is_fifo:
             group = str(self.random.randint(1, 8))
             request["MessageGroupId"] = self.order.group() if self.order.is_kept else group
@@ -416,6 +434,7 @@ class World:
             and self.random.random() < self.profile.poison
         )
         truth = self.truth[message_id] = MessageTruth(message_id, queue, is_poison)
+        self._by_body[body] = truth
         self.outage.excuse(truth)
         self.tally.messages += 1
         self.polls[queue.url].wake()
@@ -431,7 +450,7 @@ class World:
     def _on_delete(self, message: SimulatedMessage) -> None:
         truth = self.truth[message.message_id]
         truth.is_deleted = True
-        if not truth.succeeded:
+        if not (truth.succeeded or truth.is_sent_again):
             self.fail(f"1: {truth.message_id} is deleted, but its task did not succeed")
 
     def _check_efficiency(self) -> None:
@@ -454,3 +473,4 @@ class World:
         for truth in self.truth.values():
             if not truth.is_deleted and truth.message_id not in self.dead_letters.messages:
                 self.fail(f"1: {truth.message_id} is lost")
+        self.receives.check()

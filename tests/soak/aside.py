@@ -10,7 +10,7 @@ from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
 from tests.soak.stale_calls import may_still_be_done
 from tests.soak.table import DELAYED, Cause
-from tests.soak.worker_history import MACHINE, WorkerHistory
+from tests.soak.worker_history import WorkerHistory
 from tests.soak.worker_knowledge import knowledge_of
 
 
@@ -51,8 +51,8 @@ def why_left_to_its_timeout(delivery: Delivery, history: WorkerHistory) -> Cause
 
 
 def _received_again_at(delivery: Delivery, history: WorkerHistory) -> float:
-    """Return when its worker read it: a stopped worker does not know when it arrived."""
-    return after(delivery.receive.ended, history.still)
+    """Return when its keeper read it: a stopped keeper does not know when it arrived."""
+    return after(delivery.receive.ended, history.halts)
 
 
 def _was_read(earlier: Delivery, delivery: Delivery, history: WorkerHistory) -> bool:
@@ -109,7 +109,6 @@ def _was_given_up(earlier: Delivery, call: Call, history: WorkerHistory, ends: f
     and then waited for a CPU. The keeper's wait for the answer also starts with the plan, so a
     busy machine may have used it up.
     """
-    slow = [block for block in history.still if block.why in MACHINE.values()]
     planned = call.started - earlier.longest_patience
-    was_slow = free(planned, call.started, slow) < HASTE
+    was_slow = free(planned, call.started, history.slow) < HASTE
     return earlier.message_id in history.unrepeated and (call.started > ends or was_slow)

@@ -9,7 +9,6 @@ from tests.soak.batches import note_lost_of_batches
 from tests.soak.causes import cause_of
 from tests.soak.cut import note_unread_answers
 from tests.soak.delivery import Delivery, Message, Run
-from tests.soak.latecomers import note_waits
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
 from tests.soak.releases import GRACE, LOST_SECONDS, was_stopped
@@ -28,6 +27,7 @@ class Verdict:
         causes: Why its task was started again, for each time, in order.
         redeliveries: Why it was received again, for each time.
         rows: The rows of the table that explain the redeliveries.
+        unexecuted: Why a receive did not start its task, for each that did not.
         faults: Events that nothing explains.
     """
 
@@ -36,6 +36,7 @@ class Verdict:
     causes: list[str] = field(default_factory=list)
     redeliveries: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    unexecuted: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -48,7 +49,6 @@ def audit(records: Records) -> list[Verdict]:
     """Return a verdict on every message."""
     note_unread_answers(records)
     histories, messages = read_histories(records), read_messages(records)
-    note_waits(messages, histories)
     note_lost_of_batches(messages, histories)
     return [_judge(message, records, histories) for message in messages]
 
@@ -70,7 +70,28 @@ def _judge(message: Message, records: Records, histories: dict[str, WorkerHistor
     _judge_runs(message, verdict, causes, histories)
     _judge_deletes(message, verdict, histories)
     verdict.account = _account(message, verdict, records, histories)
+    if message.message_id in records.dead and message.deliveries:
+        last = message.deliveries[-1]
+        causes[last.count] = cause_of(last, histories)
+        if causes[last.count] is None:
+            verdict.faults.append(
+                f"became a dead letter after receive {last.count} without a cause"
+            )
+    verdict.unexecuted = [
+        str(causes.get(delivery.count) or _why_not_executed(delivery, message, verdict))
+        for delivery in message.deliveries
+        if delivery.run is None or delivery.run.count != delivery.count
+    ]
     return verdict
+
+
+def _why_not_executed(delivery: Delivery, message: Message, verdict: Verdict) -> str:
+    """Return why the last receive of a message did not start its task."""
+    if delivery.next is not None:
+        return "nothing"
+    if delivery.run is not None:
+        return "its task had begun with an earlier receive"
+    return "expired" if message.expired else verdict.account
 
 
 def _judge_runs(
@@ -169,7 +190,6 @@ def _account_kept(message: Message, verdict: Verdict, records: Records) -> str:
     most = message.queue.max_receive_count
     if most is None or len(message.deliveries) < most:
         verdict.faults.append("became a dead letter too early")
-    # Every receive of it was judged on its own.
     return "dead letter"
 
 

@@ -10,16 +10,11 @@ from tests.soak.table import Cause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A time in which something could not be done, and why.
-
-    Attributes:
-        message_id: The message that caused it, if one did.
-    """
+    """A time in which something could not be done, and why."""
 
     why: Cause
     start: float
     end: float
-    message_id: str = ""
 
 
 def free(start: float, end: float, blocks: Iterable[Block]) -> float:

@@ -14,10 +14,9 @@ from tests.soak.delays import PAUSE_PART
 from tests.soak.delivery import Delivery, Run
 from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import next_keeper_could_keep, should_have_been_released
-from tests.soak.latecomers import came_late
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.overtaken import why_released_late
-from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
+from tests.soak.reading import came_late, on_the_way, was_read_at_the_end, why_unread
 from tests.soak.releases import (
     GRACE,
     POOL_PROCESS_KILLED,
@@ -61,7 +60,8 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         return why
     if why := why_set_aside(delivery, history) or why_left_to_its_timeout(delivery, history):
         return why
-    if history.info.breaks and (delivery.run is None or delivery.run.count != delivery.count):
+    was_run = delivery.run is not None and delivery.run.count == delivery.count
+    if history.info.breaks and delivery.has_arrived and not was_run:
         # The worker leaves it in the queue, because the pool may have started it.
         return Cause(BROKEN, "its worker's pool could not take it")
     if delivery.run and delivery.run.is_left_to_dead_letters(delivery.queue):
@@ -69,7 +69,7 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     blocks = [
         *history.blocks,
         history.end,
-        *before_it_was_read(delivery, history),
+        on_the_way(delivery),
         *_refused(delivery, history),
     ]
     both = [*blocks, *history.still]
@@ -100,7 +100,7 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     if next_keeper_could_keep(delivery, history, due, end, blocks):
         return None
     block = longest_overlap(due, end, blocks)
-    if block is None or was_taken_along(delivery, history):
+    if block is None or was_read_at_the_end(delivery, history):
         return None
     if block == history.end and run is not None and run.count == delivery.count:
         return _why_it_ended_too_soon(run, history)

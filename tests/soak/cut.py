@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.soak.blocks import since_when
 from tests.soak.delivery import HASTE, Delivery
 from tests.soak.model import Call, Records
-from tests.soak.releases import GRACE, why_released
+from tests.soak.releases import GRACE, why_released_by_the_same_keeper
 from tests.soak.table import RELEASE_CUT, Cause
 from tests.soak.worker_history import WorkerHistory
 
@@ -39,7 +39,9 @@ def why_cut(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     """
     says_so = delivery.message_id in history.unrepeated
     if says_so and any(
-        _was_cut(delivery, history, down.harm.at) for down in history.downs if down.dies
+        _was_cut(delivery, history, down.harm.at)
+        for down in history.downs
+        if down.dies and down.harm.at < delivery.visible_at
     ):
         return Cause(RELEASE_CUT, "its keeper died as it released it")
     return None
@@ -56,9 +58,12 @@ def _was_cut(delivery: Delivery, history: WorkerHistory, at: float) -> bool:
     if releases:
         return _was_under_way(releases[-1], at)
     # It may have been planned but not sent.
-    is_due = why_released(delivery, history, at + HASTE) is not None
     fresh_since = since_when(at, _FRESH_SECONDS, history.blocks)
-    return is_due and why_released(delivery, history, fresh_since) is None
+    then, before = (
+        why_released_by_the_same_keeper(delivery, history, when)
+        for when in (at + HASTE, fresh_since)
+    )
+    return then is not None and before is None
 
 
 def _was_under_way(call: Call, at: float) -> bool:

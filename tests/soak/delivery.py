@@ -60,6 +60,7 @@ class Delivery:
         changes: Calls by its handle to extend or release it.
         visible_at: When it became visible, according to the calls.
         ended_by: The release that made it visible, or None if its timeout ran out.
+        has_arrived: Whether its worker's Celery got it from the keeper.
         run: The start of its task for this receive, or for an earlier receive by the same worker.
         next: The receive after it.
         previous: The receive before it.
@@ -79,6 +80,7 @@ class Delivery:
     deletes: list[tuple[Call, Entry]] = field(default_factory=list)
     visible_at: float = math.inf
     ended_by: tuple[Call, Entry] | None = None
+    has_arrived: bool = False
     run: Run | None = None
     next: Delivery | None = None
     previous: Delivery | None = None

@@ -13,6 +13,7 @@ from tests.soak.delays import (
     START_HANG_SECONDS,
     replacement_pause,
 )
+from tests.soak.delivery import HASTE
 from tests.soak.model import Harm
 from tests.soak.table import KEEPER_DOWN, Cause
 
@@ -43,14 +44,18 @@ class Down:
         return self.died_at < math.inf
 
 
-def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> list[Down]:
+def read_downs(
+    harms: Iterable[Harm], unable: Iterable[Block], ended: float, calls: Iterable[float]
+) -> list[Down]:
     """Return the times in which a worker had no keeper.
 
     Args:
         harms: Everything that was done to it and its keepers.
         unable: When the worker could not replace its keeper.
         ended: When the worker ended.
+        calls: When its keepers made calls: then there is one.
     """
+    calls = sorted(calls)
     downs: list[Down] = []
     deaths = 0
     for harm in sorted(harms, key=lambda harm: harm.at):
@@ -73,6 +78,8 @@ def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> 
             deaths += has_died
         else:
             continue
+        # The call of a dead keeper may arrive a moment later.
+        until = min([until, *(at for at in calls if at > died_at + HASTE)])
         is_for_good = died_at < math.inf and until >= ended
         if is_for_good:
             # The rest is time without a worker.

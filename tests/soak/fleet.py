@@ -26,10 +26,6 @@ from tests.support.waiting import wait_until
 LOOK_SECONDS = 0.1
 #: How long a shutdown may take, in seconds, not counting the times in which the worker was stopped.
 ENDING_SECONDS = 60.0
-#: How long a poll may delay the exit of a worker without an event loop, in seconds: until it is
-#: answered, or botocore's `read_timeout` of 60 s has passed (docs/internals/transport.md,
-#: "Polling").
-POLL_SECONDS = 60.0
 #: How long a worker may take to log its stacks, in seconds.
 STACKS_SECONDS = 20.0
 #: A deadlock of Celery. A cold shutdown begins while a job is being written to a pool process. The
@@ -194,8 +190,7 @@ class Fleet:
 def patience_ends(member: Member) -> float:
     """Return until when a worker in shutdown may run."""
     pauses = sum(harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off"))
-    poll = POLL_SECONDS if member.info.pool == "gevent" else 0.0
-    return member.asked_to_exit_at + ENDING_SECONDS + poll + pauses
+    return member.asked_to_exit_at + ENDING_SECONDS + pauses
 
 
 def writes_indefinitely(log: str) -> bool:

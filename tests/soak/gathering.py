@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from celery import Celery, Task
+from celery import Celery, Task, signals
 from celery.worker.request import create_request_cls
 from kombu.utils.imports import symbol_by_name
 
@@ -51,6 +51,7 @@ class Gathers(Task):
                 utc=True,
                 connection_errors=consumer.connection_errors,
             )
+            signals.task_received.send(sender=consumer, request=request)
             self._waiting += (request,)
             if len(self._waiting) >= FULL:
                 self._flush_waiting()

@@ -77,7 +77,11 @@ def _add_ends(by_handle: dict[str, Delivery], calls: Iterable[Call]) -> None:
 
 
 def _add_note(message: Message, note: Note) -> None:
-    if note.what == "expire":
+    if note.what == "arrive":
+        for delivery in message.deliveries:
+            is_it = (delivery.worker, delivery.count) == (note.worker, note.count)
+            delivery.has_arrived |= is_it
+    elif note.what == "expire":
         message.expired.append(note)
     elif note.what == "start":
         run = Run(

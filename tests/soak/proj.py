@@ -108,6 +108,12 @@ def break_pool(sender: Any, **_: Any) -> None:
         lose_threads(sender.pool, after=int(os.environ["SOAK_JOBS"]))
 
 
+@signals.task_received.connect
+def note_arrival(request: Any, **_: Any) -> None:
+    """Record that Celery got a message."""
+    note_of("arrive", request.id, request.message.delivery_info["sqs_message"])
+
+
 @signals.task_revoked.connect
 def note_revoked(request: Any, expired: bool, **_: Any) -> None:
     """Record that a task expired, or was stopped because its lease was lost."""

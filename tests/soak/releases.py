@@ -12,6 +12,8 @@ from tests.soak.table import (
     CUT_OFF_BY_SHUTDOWN,
     DISCONNECTED,
     GROUP_STOPPED,
+    KILLED,
+    NOT_HANDED_OVER,
     POOL_KILLED,
     RELEASED_BY_TASK,
     WAITED_IN_SHUTDOWN,
@@ -38,9 +40,17 @@ POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 def why_released(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
     """Return why its worker or keeper released it at that time, or None if there is no reason."""
+    why = why_released_by_the_same_keeper(delivery, history, at)
+    return why or _why_its_next_keeper_did(delivery, history, at)
+
+
+def why_released_by_the_same_keeper(
+    delivery: Delivery, history: WorkerHistory, at: float
+) -> Cause | None:
+    """Return the same, unless the only reason is that the keeper before had died."""
     return (
-        _why_its_worker_did(delivery, history, at)
-        or _why_its_keeper_did(delivery, history, at)
+        _why_its_keeper_did(delivery, history, at)
+        or _why_its_worker_did(delivery, history, at)
         or _why_its_group_was_stopped(delivery, history, at)
     )
 
@@ -60,7 +70,7 @@ def _why_its_group_was_stopped(
         if each.next is not None and each.receive.done <= at <= each.next.receive.done:
             return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group was released")
     for call in delivery.refused_ahead:
-        if call.ended <= at and free(call.ended, at, history.still) < GRACE + HASTE:
+        if call.ended <= at and free(call.ended, at, history.blocks) < GRACE + HASTE:
             return Cause(GROUP_STOPPED, "the delete of a message of its group was refused")
     return None
 
@@ -79,7 +89,30 @@ def _why_its_keeper_did(delivery: Delivery, history: WorkerHistory, at: float) -
         return None
     if run is not None and run.outcome and not _may_not_know_end(run, history.info.ended, history):
         return None
+    if delivery.receive.done > history.info.ended:
+        return Cause(KILLED, "it arrived after its worker was killed")
     return history.gone.why
+
+
+def _why_its_next_keeper_did(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
+    """Return whether its keeper died before it had handed the message over.
+
+    Its body died with that keeper. The next one releases it as soon as it has started.
+    """
+    if delivery.run is not None or delivery.has_arrived:
+        return None
+    for down in history.downs:
+        tries = [
+            call.started
+            for call, entry in delivery.changes
+            if call.worker == delivery.worker
+            and entry.timeout < delivery.queue.shortest
+            and call.started > down.died_at
+        ]
+        was_held = delivery.receive.ended <= down.harm.at and down.died_at < at
+        if was_held and free(down.died_at, min([at, *tries]), history.blocks) < GRACE:
+            return Cause(NOT_HANDED_OVER, "its keeper died before it was handed over")
+    return None
 
 
 def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
@@ -137,7 +170,7 @@ def _why_released_before_its_start(
     received = delivery.receive.started
     if history.lost_connection(received, at):
         return Cause(DISCONNECTED, "it was waiting when its worker lost the connection")
-    if history.did(["pool-kill"], received - LOST_SECONDS, at):
+    if delivery.has_arrived and history.did(["pool-kill"], received - LOST_SECONDS, at):
         return Cause(POOL_KILLED, "it was assigned to a pool process that was killed")
     for broken in history.did(["broken"], at, math.inf):
         if free(at, broken.at, history.still) < BROKEN_SECONDS:
@@ -152,7 +185,8 @@ def _why_its_batch_was_refused(
 
     Batches wait only in some pools.
     """
-    if delivery.task != "together" or history.info.pool not in ("threads", "gevent"):
+    waits = delivery.has_arrived and history.info.pool in ("threads", "gevent")
+    if delivery.task != "together" or not waits:
         return None
     return next(
         (

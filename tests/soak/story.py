@@ -124,25 +124,11 @@ class Story:
         self.note(worker, "start", count, start, pid)
         return self.note(worker, outcome, count, end, pid) if end < math.inf else self
 
-    def busy(self, worker: str, start: float, end: float) -> Story:
-        """A worker is in the task of another message."""
-        self._send("other")
-        for what, at in (("start", start), ("end", end)):
-            self.note(worker, what, 1, at, pid=1, message_id="other")
-        return self
-
-    def receive_other(self, worker: str, at: float, *, tried: float = math.inf) -> Story:
-        """A worker receives another message for the same task.
-
-        Args:
-            tried: When it tries to extend its lease, and fails.
-        """
+    def receive_other(self, worker: str, at: float) -> Story:
+        """A worker receives another message for the same task."""
         self._send("other")
         entry = Entry(message_id="other", handle="o", count=1, done=True, told=True)
-        self._call(RECEIVE, worker, at, entry)
-        if tried < math.inf:
-            self._call(CHANGE, worker, tried, Entry(handle="o", timeout=TIMEOUT), "500")
-        return self
+        return self._call(RECEIVE, worker, at, entry)
 
     def ahead(self, worker: str, at: float, *, done: float, back: float = math.inf) -> Story:
         """A worker receives the message ahead of it in its group.
@@ -189,6 +175,10 @@ class Story:
             message_id="ahead", handle=handle, count=count, timeout=TIMEOUT, done=True, told=True
         )
         self._call(RECEIVE, worker, at, entry)
+
+    def arrive(self, worker: str, count: int, at: float) -> Story:
+        """A worker's Celery gets the message."""
+        return self.note(worker, "arrive", count, at, 1)
 
     def expire(self, worker: str, count: int, at: float) -> Story:
         """A worker discards the message."""

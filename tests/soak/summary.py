@@ -41,6 +41,9 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
         "why messages were received again": Counter(
             cause for verdict in verdicts for cause in verdict.redeliveries
         ),
+        "why receives did not start their task": Counter(
+            why for verdict in verdicts for why in verdict.unexecuted
+        ),
         "extra receives by cause of the table": shares(verdicts),
         "calls, without empty receives": calls,
         "workers": Counter(info.pool for info in records.workers.values()),

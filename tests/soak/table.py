@@ -87,6 +87,18 @@ RELEASE_CUT = Row(
     where="docs/internals/keeper.md#when-a-process-dies",
     share=0.05,
 )
+NOT_HANDED_OVER = Row(
+    name="its keeper died before it was handed over",
+    source="Bodies die with a keeper: the next one releases what its worker has not got.",
+    where="docs/internals/keeper.md#when-a-process-dies",
+    share=0.1,
+)
+LEFT_IN_POLL = Row(
+    name="its keeper died with a poll open",
+    source="What SQS puts into the polls of a dead keeper is hidden for one visibility timeout.",
+    where="docs/internals/keeper.md#when-a-process-dies",
+    share=0.2,
+)
 POOL_KILLED = Row(
     name="its pool process was killed",
     source="The message of a task whose process dies is released (task_reject_on_worker_lost).",
@@ -136,7 +148,7 @@ UNREAD = Row(
     name="it was not read in time",
     source="Others may have a message that arrived late. It is neither leased nor run.",
     where="docs/internals/leases.md#what-is-known-of-a-lease",
-    share=0.6,
+    share=0.35,
 )
 LEFT_TO_TIMEOUT = Row(
     name="its release came too late, or failed",
@@ -172,6 +184,8 @@ TABLE = (
     KILLED,
     KEEPER_DOWN,
     RELEASE_CUT,
+    NOT_HANDED_OVER,
+    LEFT_IN_POLL,
     POOL_KILLED,
     BROKEN,
     STOPPED,

@@ -76,6 +76,32 @@ def test_a_dead_letter_must_have_used_up_its_receives() -> None:
     assert verdict.faults == []
 
 
+def test_the_last_receive_of_a_dead_letter_needs_a_cause_too() -> None:
+    story = Story(max_receive_count=1).receive("a", 1, 1.0)
+    story.records.dead.add("m")
+    assert story.verdict().faults == ["became a dead letter after receive 1 without a cause"]
+    assert story.hide("a", 1, 1.6, 0).harm("kill", "a", 1.5).verdict().faults == []
+
+
+def test_each_receive_that_starts_no_task_has_its_reason() -> None:
+    story = Story().receive("a", 1, 1.0).hide("a", 1, 1.5, 0).receive("a", 2, 1.7)
+    story.run("a", 2, 1.8, 9.0).harm("pause", "a", 4.0, 8.0).receive("a", 3, 8.1)
+    story.delete("a", 3, 9.1).harm("break", "a", 1.4)
+    assert story.verdict().unexecuted == [
+        "it was waiting when its worker lost the connection",
+        "its task had begun with an earlier receive",
+    ]
+
+
+def test_a_message_that_expired_or_became_a_dead_letter_has_its_reason_too() -> None:
+    story = Story(expires="soon").receive("a", 1, 1.0).delete("a", 1, 1.2).expire("a", 1, 1.1)
+    assert story.verdict().unexecuted == ["expired"]
+    story = Story(max_receive_count=1).receive("a", 1, 1.0).harm("kill", "a", 1.5)
+    story.hide("a", 1, 1.6, 0)
+    story.records.dead.add("m")
+    assert story.verdict().unexecuted == ["its worker was killed"]
+
+
 def test_only_a_message_on_its_last_receive_may_be_deleted_for_a_copy() -> None:
     story = Story(max_receive_count=2).receive("a", 1, 1.0).send_again("a", 1.1)
     verdict = story.delete("a", 1, 1.3).verdict()

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from tests.soak.audit import Verdict
-from tests.soak.model import RECEIVE, Entry
 from tests.soak.starving import note_stall
 from tests.soak.story import TIMEOUT, Story
 from tests.soak.table import DISTURBED
@@ -259,10 +258,14 @@ def test_a_message_that_no_one_else_can_have_must_be_released(story: Story) -> N
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
-def test_a_message_that_its_worker_never_saw_may_be_redelivered() -> None:
+def unread() -> Story:
+    """The answer with the message never reaches worker a, and b does the message."""
     story = Story().receive("a", 1, 1.0, told=False)
-    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
-    verdict = story.verdict()
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_message_that_its_worker_never_saw_may_be_redelivered() -> None:
+    verdict = unread().verdict()
     assert verdict.faults == verdict.causes == []
     assert verdict.redeliveries == ["the answer to its receive was lost"]
 
@@ -274,65 +277,46 @@ def test_a_message_that_its_worker_ignored_may_not_be_redelivered() -> None:
 
 
 def cut(lost: float) -> Story:
-    """Worker a receives the message at 1.0, ignores it, and loses its connection."""
+    """Worker a loses its connection. It receives the message at 1.0 and ignores it."""
     story = Story().receive("a", 1, 1.0).harm("break", "a", lost)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
-def test_a_receive_under_way_when_the_connection_is_lost_is_not_read() -> None:
-    verdict = cut(lost=1.2).verdict()
-    assert verdict.faults == []
-    assert verdict.redeliveries == ["it was not read in time: its worker lost the connection"]
-
-
-@pytest.mark.parametrize("lost", [0.5, 1.9])
-def test_a_receive_sent_after_or_answered_before_the_loss_is_read(lost: float) -> None:
+@pytest.mark.parametrize("lost", [0.5, 1.0, 1.2, 1.9])
+def test_a_keeper_reads_a_message_although_its_worker_loses_the_connection(lost: float) -> None:
     assert cut(lost).verdict().faults == ["became visible after receive 1 without a cause"]
 
 
-def read_late(begun: float, ended: float, *, pool: str = "solo", tries: bool = True) -> Story:
-    """Worker a is in another task when the message arrives, and cannot extend it afterwards."""
-    story = Story(pool=pool).busy("a", begun, ended).receive("a", 1, 1.0)
-    if tries:
-        story.hide("a", 1, 6.05, fails=True).hide("a", 1, 6.5, fails=True)
-    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+def test_a_message_that_arrives_as_the_connection_is_lost_is_released() -> None:
+    story = Story().harm("break", "a", 1.2).receive("a", 1, 1.0).hide("a", 1, 1.3, 0)
+    verdict = story.receive("b", 2, 1.5).run("b", 2, 1.6, 2.0).delete("b", 2, 2.1).verdict()
+    assert verdict.redeliveries == ["it was waiting when its worker lost the connection"]
 
 
-def test_a_worker_without_a_pool_may_read_a_message_too_late_to_save_it() -> None:
-    verdict = read_late(0.5, 6.0).verdict()
+def answered_after_its_keeper_had_ended(*, fault: str, ended: float) -> Story:
+    """Worker a is killed. Its keeper waits for its last poll, which is answered at 4.0."""
+    story = Story().receive("a", 1, 1.0, answered=4.0).harm("kill", "a", 0.9)
+    story.records.calls[-1].fault = fault
+    story.records.workers["a"].keeper_ended = ended
+    return story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_keeper_does_not_wait_indefinitely_for_its_last_poll() -> None:
+    verdict = answered_after_its_keeper_had_ended(fault="late answer", ended=3.9).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["it was read late: its worker was in a task"]
+    assert verdict.redeliveries == ["its receive was answered after its keeper had ended"]
 
 
-def read_after_a_row(begun: float, *, together: bool = False) -> Story:
-    """Worker a runs two tasks, one after the other, when the message arrives."""
-    story = read_late(0.5, 3.0).busy("a", begun, 6.0)
-    if together:
-        calls = story.records.calls
-        (call,) = (each for each in calls if (each.worker, each.operation) == ("a", RECEIVE))
-        call.entries.append(Entry(message_id="other", handle="o", count=1, done=True, told=True))
-    return story
+def test_a_keeper_that_was_killed_did_not_only_wait_too_briefly() -> None:
+    story = answered_after_its_keeper_had_ended(fault="slow", ended=4.2)
+    (redelivery,) = story.harm("keeper-kill", "a", 4.15).verdict().redeliveries
+    assert redelivery == "its worker and its keeper were killed"
 
 
-def test_it_may_read_it_late_after_a_row_of_tasks_from_another_answer() -> None:
-    verdict = read_after_a_row(3.05).verdict()
-    assert verdict.faults == []
-    assert verdict.redeliveries == ["it was read late: its worker was in a task"]
-
-
-@pytest.mark.parametrize(
-    "story",
-    [
-        pytest.param(read_after_a_row(3.5), id="it could be read between two tasks"),
-        pytest.param(read_after_a_row(3.05, together=True), id="the second came with it"),
-        pytest.param(read_late(0.5, 4.9), id="it was read in time"),
-        pytest.param(read_late(0.5, 6.0, pool="prefork"), id="its tasks run in other processes"),
-        pytest.param(read_late(0.5, 6.0, tries=False), id="no call was even tried"),
-        pytest.param(read_late(1.05, 6.0), id="it may have come before the task"),
-    ],
-)
-def test_it_must_save_a_message_that_it_could_read_in_time(story: Story) -> None:
-    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
+@pytest.mark.parametrize(("fault", "ended"), [("", 3.9), ("late answer", 5.0)])
+def test_a_keeper_waits_for_a_poll_that_nothing_delays(fault: str, ended: float) -> None:
+    faults = answered_after_its_keeper_had_ended(fault=fault, ended=ended).verdict().faults
+    assert faults == ["became visible after receive 1 without a cause"]
 
 
 def taken_along(pool: str = "prefork") -> Story:
@@ -341,13 +325,22 @@ def taken_along(pool: str = "prefork") -> Story:
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
-def test_a_worker_may_not_leave_a_message_unread_in_an_orderly_shutdown() -> None:
-    assert taken_along().verdict().faults == ["became visible after receive 1 without a cause"]
-    assert taken_along().harm("kill", "a", 1.4).verdict().faults == []
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(taken_along(), id="in a shutdown"),
+        pytest.param(taken_along(pool="gevent"), id="in a shutdown without an event loop"),
+        pytest.param(taken_along().harm("kill", "a", 1.4), id="killed in a shutdown"),
+        pytest.param(taken_along().harm("kill", "a", 0.9), id="killed before the answer"),
+    ],
+)
+def test_a_keeper_may_not_leave_a_message_unread_at_the_end_of_its_worker(story: Story) -> None:
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
-def test_a_worker_without_an_event_loop_may_leave_a_message_unread() -> None:
-    assert taken_along(pool="gevent").verdict().faults == []
+def test_a_message_is_left_unread_if_the_worker_and_its_keeper_are_killed() -> None:
+    story = taken_along().harm("kill", "a", 1.4).harm("keeper-kill", "a", 1.5)
+    assert story.verdict().redeliveries == ["its worker and its keeper were killed"]
 
 
 def test_a_worker_that_exits_much_later_did_not_leave_it_unread() -> None:
@@ -448,8 +441,8 @@ def test_a_worker_sets_a_message_aside_once_while_an_older_release_may_take_effe
     assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
-def test_a_stopped_worker_cannot_know_that_the_older_release_caused_the_redelivery() -> None:
-    verdict = set_aside(back=5.0).stop_without_keeper("a", 4.5, 7.5).verdict()
+def test_a_stopped_keeper_cannot_know_that_the_older_release_caused_the_redelivery() -> None:
+    verdict = set_aside(back=5.0).harm("pause", "a", 4.5, 7.5).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries[1] == "an older release of it was delayed"
 
@@ -458,7 +451,10 @@ def test_a_stopped_worker_cannot_know_that_the_older_release_caused_the_redelive
     "story",
     [
         pytest.param(
-            set_aside(back=5.0).stop_without_keeper("a", 4.5, 6.5), id="it read the message in time"
+            set_aside(back=5.0).harm("pause", "a", 4.5, 6.5), id="it read the message in time"
+        ),
+        pytest.param(
+            set_aside(back=5.0).stop_without_keeper("a", 4.5, 7.5), id="its keeper read it in time"
         ),
         pytest.param(set_aside(back=2.3), id="that release made it visible"),
         pytest.param(set_aside(answered=True), id="the release was answered"),
@@ -545,25 +541,6 @@ def test_a_receive_that_its_worker_never_saw_does_not_count_as_setting_aside() -
 def test_a_receive_that_its_worker_saw_counts_as_setting_aside() -> None:
     faults = set_aside_later(unread=False).verdict().faults
     assert "became visible after receive 3 without a cause" in faults
-
-
-def cut_off(*, busy_until: float) -> Story:
-    """a receives the message during the first of two tasks. Its connection is lost at 3.1."""
-    story = Story(pool="solo").busy("a", 0.5, 1.4).receive("a", 1, 1.0)
-    story.busy("a", 1.45, busy_until)
-    story.harm("break", "a", 3.1).receive("b", 2, 7.2)
-    return story.run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
-
-
-def test_an_answer_that_waits_behind_a_task_is_lost_with_the_connection() -> None:
-    verdict = cut_off(busy_until=3.0).verdict()
-    assert verdict.faults == []
-    assert verdict.redeliveries[0] == "it was not read in time: its worker lost the connection"
-
-
-def test_an_answer_that_could_be_read_before_the_loss_is_not_lost() -> None:
-    faults = cut_off(busy_until=1.5).verdict().faults
-    assert faults == ["became visible after receive 1 without a cause"]
 
 
 def left_to_its_timeout(
@@ -770,23 +747,6 @@ def test_otherwise_a_result_is_read_at_once(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
-def killed_in_a_task(until: float) -> Story:
-    """Worker a has the message in an unread answer while it is in a task, and is then killed."""
-    story = Story(pool="solo").receive("a", 1, 1.0).busy("a", 1.1, until).harm("kill", "a", 6.5)
-    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
-
-
-def test_a_killed_worker_reads_nothing_more() -> None:
-    (redelivery,) = killed_in_a_task(until=6.0).verdict().redeliveries
-    assert redelivery == "it was not read in time: its worker was in a task"
-
-
-def test_a_killed_worker_must_have_read_what_it_could_read_before() -> None:
-    assert killed_in_a_task(until=3.0).verdict().faults == [
-        "became visible after receive 1 without a cause"
-    ]
-
-
 def test_a_message_whose_answer_is_read_after_its_timeout_is_ignored() -> None:
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 0.5, 6.9)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
@@ -857,11 +817,18 @@ def test_a_redelivery_after_a_failure_was_noticed_is_not_part_of_it(story: Story
 
 
 def refused_batch(
-    other: float, received: float = 1.5, *, pool: str = "threads", task: str = "together"
+    other: float,
+    received: float = 1.5,
+    *,
+    pool: str = "threads",
+    task: str = "together",
+    arrives: bool = True,
 ) -> Story:
     """Worker a loses another message of the batch, and releases this one. b does it."""
     story = Story(pool=pool, task=task).receive_other("a", other)
     story.receive("a", 1, received).hide("a", 1, 7.0, 2)
+    if arrives:
+        story.arrive("a", 1, received + 0.1)
     return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
 
 
@@ -886,6 +853,7 @@ def test_a_batch_that_lost_a_message_before_it_started_releases_the_others(story
     [
         pytest.param(refused_batch(0.5, pool="prefork"), id="no batch waits in such a pool"),
         pytest.param(refused_batch(0.5, task="work"), id="it is not in a batch"),
+        pytest.param(refused_batch(0.5, arrives=False), id="it was not handed over"),
         pytest.param(refused_batch(2.0), id="the other was not lost yet"),
         pytest.param(refused_batch(0.5, received=6.8), id="it was received much later"),
         pytest.param(
@@ -928,7 +896,15 @@ def test_a_message_that_the_pool_could_not_take_is_left_to_its_timeout() -> None
     story = Story(pool="threads").receive("a", 1, 1.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
-    assert story.breaks("a").verdict().faults == []
+    assert story.breaks("a").verdict().faults == ["became visible after receive 1 without a cause"]
+    assert story.arrive("a", 1, 1.1).verdict().faults == []
+
+
+def test_a_message_that_was_assigned_to_a_killed_pool_process_is_released() -> None:
+    story = waiting(2.0).harm("pool-kill", "a", 1.5, pid=1)
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
+    (redelivery,) = story.arrive("a", 1, 1.1).verdict().redeliveries
+    assert redelivery == "it was assigned to a pool process that was killed"
 
 
 def begun_after_it_came_again(started: float) -> Story:
@@ -951,55 +927,3 @@ def test_a_task_that_began_after_the_expiry_was_not_stopped() -> None:
 def test_a_task_that_began_before_the_expiry_may_have_been_stopped() -> None:
     faults = begun_after_it_came_again(1.5).verdict().faults
     assert faults == ["became visible after receive 2 without a cause"]
-
-
-def busy_after_a_standstill(until: float) -> Story:
-    """a is stopped as an answer arrives, and then runs a task of an earlier answer."""
-    story = Story(pool="solo").receive("a", 1, 1.0).stop_without_keeper("a", 0.8, 5.0)
-    story.records.calls[-1].done = 2.5
-    story.busy("a", 5.02, until)
-    return story.receive("b", 2, 8.6).run("b", 2, 8.7, 9.0).delete("b", 2, 9.1)
-
-
-def test_a_worker_without_a_pool_may_first_run_another_task_after_a_standstill() -> None:
-    # SQS has hidden it since 2.5, but the worker knows only that it sent the receive at 1.0.
-    assert busy_after_a_standstill(7.2).verdict().faults == []
-
-
-def test_a_worker_without_a_pool_reads_a_message_after_that_task() -> None:
-    faults = busy_after_a_standstill(6.2).verdict().faults
-    assert faults == ["became visible after receive 1 without a cause"]
-
-
-def asked_before_a_task(*, read_at: float) -> Story:
-    """a has no pool. It begins a receive, runs a task, and sends the receive only then."""
-    story = Story(pool="solo").busy("a", 0.5, 3.0).receive("a", 1, 3.05).busy("a", 3.055, read_at)
-    return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
-
-
-def test_a_worker_without_a_pool_counts_from_before_the_task_that_delayed_its_receive() -> None:
-    assert asked_before_a_task(read_at=6.4).verdict().faults == []
-    faults = asked_before_a_task(read_at=5.0).verdict().faults
-    assert faults == ["became visible after receive 1 without a cause"]
-
-
-def waited_for(*, tried: bool, stood_until: float = 5.1) -> Story:
-    """a continues when another lease has little time left, and first waits for its extension."""
-    story = Story().receive_other("a", 1.0, tried=stood_until + 0.05)
-    story.receive("a", 1, 1.25).stop_without_keeper("a", 1.28, stood_until)
-    if tried:
-        story.hide("a", 1, 7.15, fails=True)
-    return story.receive("b", 2, 7.4).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
-
-
-@pytest.mark.parametrize("tried", [True, False])
-def test_a_worker_reads_nothing_while_it_waits_for_the_extension_of_a_late_message(
-    *, tried: bool
-) -> None:
-    assert waited_for(tried=tried).verdict().faults == []
-
-
-@pytest.mark.parametrize("tried", [True, False])
-def test_a_worker_does_not_wait_for_the_extension_of_a_message_in_time(*, tried: bool) -> None:
-    faults = waited_for(tried=tried, stood_until=4.9).verdict().faults
-    assert faults == ["became visible after receive 1 without a cause"]

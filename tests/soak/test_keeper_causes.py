@@ -9,7 +9,14 @@ import pytest
 from tests.soak.cut import note_unread_answers
 from tests.soak.model import CHANGE
 from tests.soak.story import Story
-from tests.soak.table import KEEPER_DOWN, KILLED, LEFT_TO_TIMEOUT, RELEASE_CUT
+from tests.soak.table import (
+    KEEPER_DOWN,
+    KILLED,
+    LEFT_IN_POLL,
+    LEFT_TO_TIMEOUT,
+    NOT_HANDED_OVER,
+    RELEASE_CUT,
+)
 from tests.soak.test_causes import expired, released
 
 UNEXPLAINED = ["became visible after receive 1 without a cause"]
@@ -32,6 +39,12 @@ def cut(release: float | None = 2.65) -> Story:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.6, "fail")
     if release is not None:
         story.hide("a", 1, release, 0, fails=True, fault="reset")
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def broken_late() -> Story:
+    """Worker a holds the message until it expires, and loses its connection only then."""
+    story = Story().receive("a", 1, 1.0).harm("break", "a", 8.0)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
@@ -116,10 +129,124 @@ def test_a_worker_that_is_stopped_without_its_keeper_loses_no_lease() -> None:
     assert expired().stop_without_keeper("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
 
 
-def test_a_worker_that_is_stopped_without_its_keeper_may_read_a_message_too_late() -> None:
+def test_a_keeper_reads_a_message_although_its_worker_is_stopped() -> None:
     story = Story().stop_without_keeper("a", 0.9, 8.0).receive("a", 1, 1.0).run("a", 1, 8.1, 9.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
-    assert story.verdict().faults == []
+    assert story.verdict().faults == UNEXPLAINED
+
+
+def not_handed_over(released: float = 2.4, *, pool: str = "solo", arrived: bool = False) -> Story:
+    """The keeper of worker a receives the message at 1.0. Worker a releases it. b does it."""
+    story = Story(pool=pool).receive("a", 1, 1.0).hide("a", 1, released, 0)
+    if arrived:
+        story.arrive("a", 1, 1.1)
+    back = released + 0.2
+    return story.receive("b", 2, back).run("b", 2, back, back + 1).delete("b", 2, back + 1.1)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(not_handed_over().harm("keeper-kill", "a", 1.5), id="it was killed"),
+        pytest.param(not_handed_over(4.0).hang("a", 1.5, 2.8), id="it hung, and was killed"),
+        pytest.param(
+            not_handed_over(3.5).harm("keeper-kill", "a", 1.5).harm("keeper-kill", "a", 2.0),
+            id="the next one was killed, too",
+        ),
+        pytest.param(
+            not_handed_over(5.0).harm("keeper-kill", "a", 1.5).stop_without_keeper("a", 1.6, 4.5),
+            id="its worker could not start another at once",
+        ),
+        pytest.param(
+            not_handed_over(6.0).harm("keeper-kill", "a", 1.5).hide("a", 1, 2.4, 0, fails=True),
+            id="the release was repeated",
+        ),
+    ],
+)
+def test_the_next_keeper_releases_what_the_dead_one_had_not_handed_over(story: Story) -> None:
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.redeliveries == ["its keeper died before it was handed over"]
+    assert verdict.rows == [NOT_HANDED_OVER]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(not_handed_over(), id="no keeper died"),
+        pytest.param(not_handed_over().harm("keeper-kill", "b", 1.5), id="another's keeper"),
+        pytest.param(not_handed_over().harm("keeper-kill", "a", 0.9), id="before the receive"),
+        pytest.param(not_handed_over().harm("keeper-kill", "a", 2.5), id="after the release"),
+        pytest.param(not_handed_over(5.0).harm("keeper-kill", "a", 1.5), id="long after its start"),
+        pytest.param(not_handed_over().hang("a", 1.5, 1.9, died=False), id="it continued"),
+        pytest.param(
+            not_handed_over(arrived=True).harm("keeper-kill", "a", 1.5), id="it was handed over"
+        ),
+        pytest.param(
+            not_handed_over().run("a", 1, 1.2, 9.0).harm("keeper-kill", "a", 1.5),
+            id="its task was started",
+        ),
+    ],
+)
+def test_no_other_message_is_released_by_the_next_keeper(story: Story) -> None:
+    assert UNEXPLAINED[0] in story.verdict().faults
+
+
+def in_a_poll(answered: float = 2.0) -> Story:
+    """Worker a sends a receive at 1.0. SQS answers it with the message. b does it."""
+    story = Story().receive("a", 1, 1.0, answered=answered)
+    story.records.calls[-1].done = answered
+    back = answered + 6.2
+    return story.receive("b", 2, back).run("b", 2, back, back + 1).delete("b", 2, back + 1.1)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(in_a_poll().harm("keeper-kill", "a", 1.5), id="it was killed"),
+        pytest.param(in_a_poll().harm("keeper-kill", "a", 2.05), id="before it read the answer"),
+        pytest.param(in_a_poll().hang("a", 1.5, 2.8), id="it hung, and was killed"),
+    ],
+)
+def test_what_a_poll_of_a_dead_keeper_gets_stays_hidden(story: Story) -> None:
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.redeliveries == ["its keeper died with a poll open"]
+    assert verdict.rows == [LEFT_IN_POLL]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(in_a_poll(), id="no keeper died"),
+        pytest.param(in_a_poll().harm("keeper-kill", "b", 1.5), id="another's keeper"),
+        pytest.param(in_a_poll().harm("keeper-kill", "a", 0.5), id="before the poll"),
+        pytest.param(in_a_poll().harm("keeper-kill", "a", 2.4), id="after it read the answer"),
+        pytest.param(in_a_poll().hang("a", 1.5, 2.4, died=False), id="it continued"),
+        pytest.param(
+            in_a_poll().hide("a", 1, 2.1).harm("keeper-kill", "a", 2.05), id="the message was read"
+        ),
+    ],
+)
+def test_no_other_message_of_a_poll_stays_hidden(story: Story) -> None:
+    assert story.verdict().faults == UNEXPLAINED
+
+
+def test_a_poll_of_a_dead_worker_may_receive_what_its_keeper_has_released() -> None:
+    story = Story().receive("a", 1, 0.5).harm("kill", "a", 0.9).hide("a", 1, 1.0, 0)
+    story.receive("a", 2, 1.1).hide("a", 2, 1.2, 0)
+    verdict = story.receive("b", 3, 1.4).run("b", 3, 1.5, 2.0).delete("b", 3, 2.1).verdict()
+    assert verdict.faults == []
+    assert verdict.redeliveries == [
+        "its worker was killed",
+        "it arrived after its worker was killed",
+    ]
+
+
+def test_what_arrives_after_the_death_of_a_worker_must_be_released() -> None:
+    story = Story().harm("kill", "a", 0.9).receive("a", 1, 1.1)
+    story.receive("b", 2, 7.4).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    assert story.verdict().faults == UNEXPLAINED
 
 
 def test_the_death_of_a_keeper_costs_a_short_lease() -> None:
@@ -136,6 +263,13 @@ def test_the_death_of_a_keeper_costs_no_longer_lease() -> None:
 def test_the_death_of_a_keeper_costs_no_lease_that_had_time_before_or_after_it() -> None:
     assert short_lived().harm("keeper-kill", "a", 2.5).verdict().faults == UNEXPLAINED
     assert short_lived().harm("keeper-kill", "b", 3.5).verdict().faults == UNEXPLAINED
+
+
+@pytest.mark.parametrize(("called", "is_explained"), [(3.6, True), (3.9, False)])
+def test_once_a_keeper_has_made_a_call_there_is_one(called: float, *, is_explained: bool) -> None:
+    # A call of the dead keeper may arrive a moment after its death.
+    story = short_lived().harm("keeper-kill", "a", 3.5).receive_other("a", called)
+    assert bool(story.verdict().faults) is not is_explained
 
 
 def test_many_deaths_in_a_row_may_cost_a_longer_lease() -> None:
@@ -199,6 +333,10 @@ def test_a_release_that_a_hanging_keeper_left_may_be_under_way_when_the_next_kee
         ),
         pytest.param(
             cut(None).harm("keeper-kill", "a", 4.0).logs_unrepeated("a"), id="long after it failed"
+        ),
+        pytest.param(
+            broken_late().harm("keeper-kill", "a", 8.0).logs_unrepeated("a"),
+            id="when it was visible",
         ),
     ],
 )

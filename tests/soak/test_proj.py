@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from celery.bootsteps import CLOSE, RUN
 from celery.exceptions import WorkerShutdown
+from celery.signals import task_received
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
@@ -76,3 +77,12 @@ def test_a_connection_lost_during_a_shutdown_is_recorded_too(
     with pytest.raises(WorkerShutdown):
         Consumer.start(losing(lose, done.append))
     assert done == ["disconnect"]
+
+
+def test_a_message_is_recorded_when_celery_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    monkeypatch.setattr(proj, "write", lambda what, **more: done.append((what, more)))
+    message = {"MessageId": "m", "Attributes": {"ApproximateReceiveCount": "2"}}
+    delivered = SimpleNamespace(delivery_info={"sqs_message": message})
+    task_received.send(sender=None, request=SimpleNamespace(id="t", message=delivered))
+    assert done == [("arrive", {"key": "t", "message_id": "m", "count": 2})]

@@ -20,15 +20,15 @@ from tests.soak.test_causes import (
     cut_short,
     expired,
     extended_and_failed,
-    read_late,
     refused,
     refused_batch,
     released,
     released_late,
+    unread,
     waiting,
 )
 from tests.soak.test_groups import stopped
-from tests.soak.test_keeper_causes import cut, short_lived
+from tests.soak.test_keeper_causes import cut, in_a_poll, not_handed_over, short_lived
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +42,8 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.KILLED: lambda: released(3.0, math.inf).harm("kill", "a", 2.5),
     table.KEEPER_DOWN: lambda: short_lived().harm("keeper-kill", "a", 3.5),
     table.RELEASE_CUT: lambda: cut().harm("keeper-kill", "a", 2.655).logs_unrepeated("a"),
+    table.NOT_HANDED_OVER: lambda: not_handed_over().harm("keeper-kill", "a", 1.5),
+    table.LEFT_IN_POLL: lambda: in_a_poll().harm("keeper-kill", "a", 1.5),
     table.POOL_KILLED: lambda: released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=1),
     table.BROKEN: lambda: waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0),
     table.STOPPED: lambda: expired().harm("pause", "a", 4.0, 9.0),
@@ -49,7 +51,7 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.STALLED: lambda: expired().harm("stalled", "", 5.1, 7.0),
     table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
     table.REFUSED: refused,
-    table.UNREAD: lambda: read_late(0.5, 6.0),
+    table.UNREAD: unread,
     table.LEFT_TO_TIMEOUT: lambda: extended_and_failed(6.95, 8.0),
     table.DELAYED: lambda: released_late(paused_until=9.6),
     table.DISTURBED: lambda: cut_short(8.0).harm("pause", "x", 4.0, 7.9),

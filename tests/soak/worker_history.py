@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,7 @@ from tests.soak.blocks import Block, free
 from tests.soak.delays import RELEASE_SECONDS
 from tests.soak.delivery import HASTE
 from tests.soak.downs import Down, read_downs
-from tests.soak.model import Harm, Records, WorkerInfo
+from tests.soak.model import SEND, Harm, Records, WorkerInfo
 from tests.soak.settings import SOFT_SECONDS
 from tests.soak.table import (
     BROKEN,
@@ -19,8 +20,6 @@ from tests.soak.table import (
     STALLED,
     STARVED,
     STOPPED,
-    UNREAD,
-    WAITED_IN_SHUTDOWN,
     Cause,
 )
 
@@ -43,13 +42,10 @@ class WorkerHistory:
 
     Attributes:
         blocks: When its keeper could not work.
-        still: When its main process could not work. It then reads nothing and sends its keeper
-            nothing.
+        halts: The same without the times after a keeper's death: it continued afterwards.
+        still: When its main process could not work. It then sends its keeper nothing.
         downs: When it had no keeper, or a stopped one.
-        tasks: When it was in a task and could read nothing, because it has no pool.
-        deaf: When it read no answers to its receives, apart from its blocks and disconnects.
         asleep: When it read no results of its pool, apart from its blocks.
-        waiting: When it read nothing because it waited for the extension of a late message.
         unrepeated: Messages whose release is not tried again, according to its log.
         disconnects: When it lost its connection.
         lost_of_batches: When it held messages of batches that it lost before the batch started,
@@ -59,12 +55,10 @@ class WorkerHistory:
     info: WorkerInfo
     harms: list[Harm] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    halts: list[Block] = field(default_factory=list)
     still: list[Block] = field(default_factory=list)
     downs: list[Down] = field(default_factory=list)
-    tasks: list[Block] = field(default_factory=list)
-    deaf: list[Block] = field(default_factory=list)
     asleep: list[Block] = field(default_factory=list)
-    waiting: list[Block] = field(default_factory=list)
     unrepeated: set[str] = field(default_factory=set)
     disconnects: list[float] = field(default_factory=list)
     lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)
@@ -89,6 +83,11 @@ class WorkerHistory:
     def lost_connection(self, since: float, until: float) -> bool:
         """Return whether it lost the connection between two times."""
         return any(since - _EXACT <= at <= until + LOOK_SECONDS for at in self.disconnects)
+
+    @property
+    def slow(self) -> list[Block]:
+        """When its machine was too busy, or stalled."""
+        return [block for block in self.still if block.why in MACHINE.values()]
 
     @property
     def was_killed(self) -> bool:
@@ -144,13 +143,20 @@ def read_histories(records: Records) -> dict[str, WorkerHistory]:
     for note in records.notes:
         if note.what == "disconnect":
             histories[note.worker].disconnects.append(note.at)
+    keeper_calls: dict[str, list[float]] = defaultdict(list)
+    for call in records.calls:
+        if call.operation != SEND:
+            keeper_calls[call.worker].append(call.started)
     for history in histories.values():
         unable = [*history.still, history.gone] if history.was_killed else history.still
-        history.downs = read_downs(history.harms, unable, history.info.ended)
+        calls = keeper_calls[history.info.name]
+        history.downs = read_downs(history.harms, unable, history.info.ended, calls)
         pauses = [block for block in history.still if block.why.row is STOPPED]
+        history.halts = [
+            *history.blocks,
+            *(_named(down.block, pauses) for down in history.downs if not down.dies),
+        ]
         history.blocks += [_named(down.block, pauses) for down in history.downs]
-        history.tasks = [*_tasks(history, records)]
-        history.deaf = [*_shut(history), *history.tasks]
         history.asleep = [*_asleep(history)]
     return histories
 
@@ -160,15 +166,6 @@ def _named(down: Block, pauses: list[Block]) -> Block:
     if free(down.start, down.end, pauses) < HASTE:
         return replace(down, why=Cause(STOPPED, "its worker was stopped"))
     return down
-
-
-def _shut(history: WorkerHistory) -> Iterator[Block]:
-    """Yield the times after a shutdown had begun."""
-    for harm in history.harms:
-        # A worker with an event loop has a thread that reads its last polls.
-        if harm.what in STOPS and history.info.pool == "gevent":
-            why = Cause(WAITED_IN_SHUTDOWN, f"its {harm.what} shutdown")
-            yield Block(why=why, start=harm.at, end=math.inf)
 
 
 def _asleep(history: WorkerHistory) -> Iterator[Block]:
@@ -182,20 +179,3 @@ def _asleep(history: WorkerHistory) -> Iterator[Block]:
             end = harm.at + max(SOFT_SECONDS)
             why = Cause(CUT_OFF_BY_SHUTDOWN, "its soft shutdown")
             yield Block(why=why, start=harm.at, end=end)
-
-
-def _tasks(history: WorkerHistory, records: Records) -> Iterator[Block]:
-    """Yield the times in which a solo worker was in a task: it reads nothing then."""
-    if history.info.pool == "solo":
-        name = history.info.name
-        notes = [note for note in records.notes if note.worker == name and note.message_id]
-        notes.sort(key=lambda note: note.at)
-        ends = [*(note.at for note in notes), history.info.ended][1:]
-        for note, end in zip(notes, ends, strict=True):
-            if note.what == "start":
-                yield Block(
-                    why=Cause(UNREAD, "its worker was in a task"),
-                    start=note.at,
-                    end=end,
-                    message_id=note.message_id,
-                )

@@ -7,9 +7,16 @@ from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 
 
-def lease_of(handle: str, *, expires_at: float = 1000.0, terms: LeaseTerms = TERMS) -> Lease:
+def lease_of(
+    handle: str,
+    *,
+    queue_url: str = "https://q",
+    message_id: str = "m",
+    expires_at: float = 1000.0,
+    terms: LeaseTerms = TERMS,
+) -> Lease:
     """Return a lease that began with that receipt handle."""
-    lease = Lease(queue_url="https://q", message_id="m", terms=terms, held_since=0.0)
+    lease = Lease(queue_url=queue_url, message_id=message_id, terms=terms, held_since=0.0)
     lease.take_receive(
         handle,
         receive_count=1,

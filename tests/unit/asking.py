@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import NoLease, current_lease
+from celery_sqs_heartbeat.current.places import LeaseBoard
 from tests.support.leases import lease_of
-from tests.support.seated import SeatedBoard
 from tests.support.tasks import run_in_task, sqs_message
 
 NOW = 1000.0
@@ -19,7 +19,7 @@ MESSAGE = sqs_message("a", message_id="the-message", receive_count=3)
 class Worker:
     """The board of this process's worker, and the lease of the task that runs in it."""
 
-    def __init__(self, board: SeatedBoard) -> None:
+    def __init__(self, board: LeaseBoard) -> None:
         self.board = board
         self.lease = lease_of("a", expires_at=NOW + 20)
         board.show(self.lease)

@@ -1,4 +1,4 @@
-"""What a channel's polls ask for, and when they begin and are sent."""
+"""What a channel's polls ask for, when they begin and are sent, and who gets their messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import boto3
 import pytest
 
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
+from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
@@ -23,6 +24,7 @@ from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, QueueDirectory
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.terms import LeasedQueues, QueueTerms
+from tests.support.joined import Joined
 from tests.support.waiting import PATIENCE, wait_until
 
 FIFO, STANDARD = "orders.fifo", "orders"
@@ -50,28 +52,26 @@ class Scene:
         self.on_receive: Callable[[], object] = bool
         self.client: Any = SimpleNamespace(receive_message=self.receive)
         self._is_over = threading.Event()
-        self.polled = PolledQueues()
         values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
         settings = read_settings(values.get)
         queues = QueueDirectory(
             lambda url: self.attributes, lambda job: job(), clock=lambda: self.now
         )
         terms = QueueTerms(settings, queues)
+        self.joined = Joined(
+            most_waiting=waiting_room - 1, concurrency=1, poll_clients=self._client
+        )
         heartbeat: Any = SimpleNamespace(
-            polls=[],
-            polling=SignalSafeLock(),
-            polled=self.polled,
-            groups=Mock(next_up=0, has_room=True, most_wanted=waiting_room),
             leased=LeasedQueues(
                 settings=settings, queues=queues, clients=Mock(), terms=terms, has_limit=True
             ),
-            poll_clients=Mock(side_effect=lambda url: self.client),
             terms=terms,
-            keeper=Mock(is_behind=False, ending=0),
-            note_poll=lambda *_: None,
+            keeper=self.joined.worker,
+            feeds={},
+            new_channel=lambda: 1,
+            note_turn=bool,
             is_ending=False,
             arriving=set(),
-            concurrency=1,
         )
         kombu: Any = SimpleNamespace(
             is_closed=False,
@@ -89,6 +89,20 @@ class Scene:
         self.heartbeat = heartbeat
         self.feed = Feed(kombu=kombu, heartbeat=heartbeat, deliverer=Mock(), wake=bool)
 
+    def _client(self, queue_url: str) -> Any:
+        del queue_url
+        return self.client
+
+    @property
+    def polls(self) -> list[Poll]:
+        """The open polls, after the keeper knows what room there is."""
+        self.joined.settle()
+        return self.joined.reception.polls
+
+    @property
+    def polled(self) -> PolledQueues:
+        return self.joined.reception.polled
+
     def receive(self, **asked: Any) -> dict[str, Any]:
         self.on_receive()
         self.parameters = asked
@@ -99,7 +113,7 @@ class Scene:
     def end(self) -> None:
         self.feed.stop()
         self._is_over.set()
-        assert self.feed.receiver.join(PATIENCE)
+        self.joined.close()
 
 
 @pytest.fixture
@@ -152,10 +166,13 @@ def test_a_receive_asks_for_no_more_than_may_wait(
     ],
 )
 def test_a_receive_leaves_room_for_what_open_polls_may_bring(
-    new_scene: Callable[..., Scene], open_polls: list[tuple[str, int]], asked: int
+    new_scene: Callable[..., Scene],
+    monkeypatch: pytest.MonkeyPatch,
+    open_polls: list[tuple[str, int]],
+    asked: int,
 ) -> None:
     scene = new_scene(FIFO, {"fifo_batch": 10}, waiting_room=10)
-    scene.heartbeat.polls += [
+    others = [
         Poll(
             source=Source(queue, lambda poll: (), in_order=queue.endswith(".fifo")),
             count=count,
@@ -164,7 +181,10 @@ def test_a_receive_leaves_room_for_what_open_polls_may_bring(
         )
         for queue, count in open_polls
     ]
-    scene.feed.consume()
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Reception, "polls", others)
+        scene.feed.consume()
+        scene.joined.settle()
     assert scene.asked.get(timeout=PATIENCE) == asked
 
 
@@ -175,11 +195,11 @@ def test_a_slot_that_is_freed_while_the_worker_ends_causes_no_poll(
     scene = new_scene()
     scene.slots = 0
     scene.feed.consume()
-    assert scene.feed.polls == ()
+    assert scene.polls == []
     scene.heartbeat.is_ending = is_ending
     scene.slots = 1
     scene.feed.fill()
-    assert len(scene.feed.polls) == (0 if is_ending else 1)
+    assert len(scene.polls) == (0 if is_ending else 1)
 
 
 def test_a_poll_asks_for_the_timeout_that_its_queue_has_by_then(
@@ -194,7 +214,7 @@ def test_a_poll_asks_for_the_timeout_that_its_queue_has_by_then(
     scene.slots = 1
     scene.feed.look()
     scene.asked.get(timeout=PATIENCE)
-    (poll,) = scene.feed.polls
+    (poll,) = scene.polls
     assert poll.queue is not None
     assert (poll.queue.timeout, scene.parameters["VisibilityTimeout"]) == (90, 90)
 
@@ -218,7 +238,7 @@ def test_a_queue_that_is_cancelled_during_a_look_is_not_polled_again(
     scene.heartbeat.leased.lease_url = cancel
     scene.slots = 10
     scene.feed.look()
-    assert [poll.source.name for poll in scene.feed.polls] == scene.queues
+    assert [poll.source.name for poll in scene.polls] == scene.queues
 
 
 @pytest.fixture
@@ -246,7 +266,7 @@ def test_the_sending_time_of_a_receive_is_that_of_its_last_try(
     sent: list[tuple[float, int]] = []
 
     def try_twice() -> None:
-        (poll,) = scene.feed.polls
+        (poll,) = scene.polls
         for _ in range(2):
             send(client)
             (queue,) = scene.polled.view()
@@ -257,7 +277,7 @@ def test_the_sending_time_of_a_receive_is_that_of_its_last_try(
     scene.asked.get(timeout=PATIENCE)
     # Of another thread.
     send(client)
-    (poll,) = scene.feed.polls
+    (poll,) = scene.polls
     (first, unanswered), (last, unanswered_later) = sent
     assert first < last == poll.sent_at
     assert (unanswered, unanswered_later) == (0, 1)
@@ -274,29 +294,148 @@ def test_a_receive_that_boto3_has_not_sent_is_given_up_when_its_consumer_has_end
 
     client.receive_message, scene.client, scene.on_receive = scene.receive, client, end_and_send
     scene.feed.consume()
-    wait_until(lambda: not scene.feed.polls)
+    wait_until(lambda: not scene.polls)
     assert scene.asked.empty()
     (queue,) = scene.polled.view()
     assert queue.unanswered == 0
 
 
-def test_nothing_is_logged_within_the_lock_of_the_polls(
+def test_nothing_is_logged_within_the_lock_of_the_messages(
     new_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A signal handler that interrupted the writing of a log line may wait for that lock.
+    # Where the log goes may take long, and other threads receive meanwhile.
     scene, got = new_scene(), threading.Event()
 
-    def take_lock() -> None:
-        with scene.heartbeat.polling:
-            got.set()
+    def look() -> None:
+        scene.joined.look()
+        got.set()
 
     def emit(*_: Any) -> None:
-        threading.Thread(target=take_lock).start()
+        threading.Thread(target=look).start()
         assert got.wait(PATIENCE)
 
     logger = logging.getLogger("celery_sqs_heartbeat.receiving.receiver")
     monkeypatch.setattr(logger, "handle", emit)
-    scene.heartbeat.keeper.ending = MAX_ENDING
+    monkeypatch.setattr(ThreadKeeper, "ending", MAX_ENDING)
     scene.feed.consume()
-    scene.feed.fill()
+    scene.joined.settle()
     assert got.is_set()
+
+
+class Delivery:
+    """A feed that gets messages, with a keeper that notes what it hears.
+
+    Attributes:
+        allowed: How many more messages the keeper may hand over, each time that it was told.
+        slots: How many prefetch slots are free; None without a limit.
+        taken: The tags of the messages that take a slot.
+        consumers: The queues that have one.
+    """
+
+    def __init__(self) -> None:
+        self.allowed: list[int] = []
+        self.slots: int | None = 10
+        self.taken: set[str] = set()
+        self.consumers = [STANDARD]
+        self.keeper = MagicMock()
+        self.keeper.allow = lambda channel, free, prefetch_count: self.allowed.append(free())
+        self.deliverer, self.wake = Mock(), Mock()
+        self.heartbeat: Any = SimpleNamespace(
+            keeper=self.keeper,
+            feeds={},
+            new_channel=lambda: 1,
+            note_turn=bool,
+            is_ending=False,
+            arriving=set(),
+            leased=Mock(),
+            terms=SimpleNamespace(most_leases=lambda: 8_000.0),
+        )
+        kombu: Any = SimpleNamespace(
+            is_closed=False,
+            polling_interval=0,
+            wait_seconds=10,
+            prefetch_count=10,
+            queues=lambda: [STANDARD],
+            is_leased=lambda queue: True,
+            consumer=lambda queue: bool if queue in self.consumers else None,
+            free_slots=lambda: self.slots,
+            takes_slot=lambda tag: tag in self.taken,
+            url=lambda queue: f"https://sqs/1/{queue}",
+            wanted_attributes=lambda: ([], []),
+        )
+        self.feed = Feed(
+            kombu=kombu, heartbeat=self.heartbeat, deliverer=self.deliverer, wake=self.wake
+        )
+        self.feed.consume()
+
+    def take(self, *names: str) -> list[Any]:
+        messages: list[Any] = [SimpleNamespace(handle=name, queue=STANDARD) for name in names]
+        self.feed.take(messages)
+        return messages
+
+
+def test_a_channel_may_get_as_many_messages_as_it_has_slots_less_those_that_arrive() -> None:
+    delivery = Delivery()
+    delivery.take("a", "b", "c")
+    delivery.feed.fill()
+    # While a message is delivered, it has a slot.
+    delivery.taken, delivery.slots = {"a"}, 9
+    delivery.feed.fill()
+    delivery.heartbeat.arriving.clear()
+    delivery.slots = -2
+    delivery.feed.fill()
+    assert delivery.allowed == [10, 7, 7, -2]
+
+
+def test_without_a_prefetch_limit_it_may_get_what_the_worker_can_keep() -> None:
+    delivery = Delivery()
+    delivery.slots = None
+    delivery.keeper.__len__.return_value = 3
+    delivery.take("a")
+    delivery.feed.fill()
+    assert delivery.allowed[-1] == 8_000 - 3 - 1
+
+
+def test_messages_are_delivered_ten_in_a_turn_and_wake_the_thread_again() -> None:
+    delivery = Delivery()
+    messages = delivery.take(*(f"m{number}" for number in range(12)))
+    assert delivery.wake.call_count == 1
+    for expected, woken in ((messages[:10], 2), (messages[10:], 2)):
+        assert delivery.feed.deliver()
+        assert delivery.deliverer.deliver.call_args.args[0] == expected
+        assert delivery.wake.call_count == woken
+    assert not delivery.feed.deliver()
+
+
+@pytest.mark.parametrize("is_worker", [False, True], ids=["its consumer", "the worker"])
+@pytest.mark.parametrize("comes_late", [False, True], ids=["waits", "arrives then"])
+def test_a_message_that_has_not_been_delivered_at_the_end_is_released_from_the_last(
+    *, is_worker: bool, comes_late: bool
+) -> None:
+    delivery = Delivery()
+    messages: list[Any] = []
+    if not comes_late:
+        messages = delivery.take("a", "b")
+    delivery.heartbeat.is_ending = is_worker
+    delivery.consumers.clear()
+    if is_worker:
+        delivery.feed.stop()
+    else:
+        delivery.feed.cancel(STANDARD)
+    if comes_late:
+        messages = delivery.take("a", "b")
+    released = [call.args[0] for call in delivery.deliverer.release.call_args_list]
+    assert released == [[messages[1]], [messages[0]]]
+    assert not delivery.feed.deliver()
+
+
+def test_a_worker_that_ends_asks_for_no_more() -> None:
+    delivery = Delivery()
+    told = len(delivery.allowed)
+    delivery.heartbeat.is_ending = True
+    delivery.feed.fill()
+    delivery.feed.look()
+    assert len(delivery.allowed) == told
+    delivery.feed.stop()
+    assert delivery.heartbeat.feeds == {}
+    delivery.keeper.close.assert_called_once_with(1)

@@ -12,6 +12,7 @@ import pytest
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from tests.support.held import HeldClock
@@ -23,8 +24,8 @@ class Listening:
 
     pid = 1
 
-    def __init__(self, link: int, table: int) -> None:
-        del table
+    def __init__(self, link: int, deliveries: int, table: int) -> None:
+        del deliveries, table
         self.socket = socket.socket(fileno=os.dup(link))
 
     def has_ended(self) -> bool:
@@ -43,21 +44,22 @@ class Scene:
     def __init__(self) -> None:
         self.held = HeldClock()
         table = Table(mmap(-1, Table.size_for(REACH)))
-        self.keeper = LinkedKeeper(HeldMessages(table), clock=self.held)
+        ours, self.theirs = delivery_sockets()
+        self.keeper = LinkedKeeper(HeldMessages(table), Inlet(ours.detach()), clock=self.held)
         self.children: list[Listening] = []
         self.attendant = Attendant(
             self.keeper,
             hello=Hello(pid=os.getpid()),
             table=table,
-            descriptor=-1,
+            descriptors=(-1, -1),
             on_event=lambda event: None,
             start=self._start,
         )
         self.attendant.begin()
         table.tick = 1.0
 
-    def _start(self, link: int, table: int) -> Listening:
-        self.children.append(Listening(link, table))
+    def _start(self, *descriptors: int) -> Listening:
+        self.children.append(Listening(*descriptors))
         return self.children[-1]
 
 
@@ -71,13 +73,13 @@ def test_the_child_waits_for_no_lock_and_closes_its_copy_of_the_link(scene: Scen
         child = os.fork()
         if child == 0:
             # Forked: the hook that closes the link has run by now.
-            os._exit(0 if scene.keeper.is_behind else 1)
+            os._exit(0 if scene.keeper.fileno() == -1 else 1)
         watch = threading.Timer(PATIENCE, os.kill, (child, 9))
         watch.start()
         _, status = os.waitpid(child, 0)
         watch.cancel()
     assert os.waitstatus_to_exitcode(status) == 0
-    assert not scene.keeper.is_behind
+    assert scene.keeper.fileno() >= 0
     scene.keeper.detach()
     scene.attendant.leave_to_parent()
     # The parent had the last open end.
@@ -86,3 +88,7 @@ def test_the_child_waits_for_no_lock_and_closes_its_copy_of_the_link(scene: Scen
     while listening.socket.recv(1 << 16):
         pass
     listening.socket.close()
+    # Nor may the child keep the deliveries open.
+    scene.theirs.setblocking(True)
+    assert scene.theirs.recv(1) == b""
+    scene.theirs.close()

@@ -25,7 +25,10 @@ class Scene:
     def __init__(self, limit: int = 90) -> None:
         self.clock = FakeClock(1000.0)
         self.keeper = ThreadKeeper(SimulatedSqs(self.clock), clock=self.clock)
-        self.groups = GroupWaitlist(keeper=self.keeper, limit=limit)
+        self.poll_left = 0.0
+        self.groups = GroupWaitlist(
+            keeper=self.keeper, limit=limit, poll_left=lambda lease: self.poll_left
+        )
         self.taken: list[str] = []
 
     def receive(self, *names: str, group: str = "g", terms: LeaseTerms = TERMS) -> None:
@@ -189,6 +192,15 @@ def test_leaving_a_queue_releases_its_messages_from_the_last_and_no_others() -> 
     assert len(scene.groups) == 0
     assert scene.causes() == {"m2": "consumer closed", "m3": "consumer closed"}
     assert scene.lease("m1").goal is Goal.HOLD
+
+
+def test_a_message_that_is_released_is_hidden_from_our_own_polls() -> None:
+    scene = Scene(limit=1)
+    scene.poll_left = 7.0
+    scene.receive("m1", "m2", "m3")
+    scene.groups.leave("shutdown")
+    assert scene.causes() == {"m2": "shutdown", "m3": NO_ROOM}
+    assert [scene.lease(name).release_delay for name in ("m2", "m3")] == [7.0, 7.0]
 
 
 def test_a_message_whose_lease_has_ended_neither_waits_nor_is_handed_over() -> None:

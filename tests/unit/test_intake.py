@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
-from celery_sqs_heartbeat.receiving.intake import NOT_DELIVERED, Intake
+from celery_sqs_heartbeat.receiving.intake import MOST_BYTES, NOT_DELIVERED, Intake
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from tests.support.waiting import PATIENCE
@@ -34,6 +33,8 @@ class Scene:
 
     Attributes:
         taken: The messages that were handed over.
+        kept: Those that the worker learned of, because they were not handed over at once.
+        ended: How many of the messages that are handed over next have ended by then.
         released: The receipt handles of the messages that were released, in this order.
     """
 
@@ -41,8 +42,10 @@ class Scene:
         self.clock = FakeClock(1000.0)
         self.keeper = ThreadKeeper(SimulatedSqs(self.clock), clock=self.clock)
         self.taken: list[str] = []
+        self.kept: list[str] = []
+        self.ended = 0
         self.released: list[str] = []
-        release, lock = self.keeper.release, SignalSafeLock()
+        release, lock = self.keeper.release, threading.RLock()
 
         def note(handle: str, delay: float = 0, cause: str = "") -> bool:
             self.released.append(handle)
@@ -51,7 +54,12 @@ class Scene:
         self.keeper.release = note  # type: ignore[assignment, method-assign]
         self.waitlist = GroupWaitlist(keeper=self.keeper, limit=90)
         self.intake = Intake(
-            keeper=self.keeper, waitlist=self.waitlist, lock=lock, hand_over=self._take
+            keeper=self.keeper,
+            waitlist=self.waitlist,
+            lock=lock,
+            hand_over=self._take,
+            keep=self._keep,
+            release_one=lambda message, cause: note(message["ReceiptHandle"], cause=cause),
         )
         self.intake.allow(limit)
 
@@ -61,8 +69,12 @@ class Scene:
         """Receive messages in one answer to a poll that was sent so many seconds ago."""
         self.intake.take(queue, messages, sent_at=self.clock() - age)
 
-    def _take(self, messages: list[Arrived]) -> None:
+    def _take(self, messages: list[Arrived]) -> int:
         self.taken += [each.handle for each in messages]
+        return self.ended
+
+    def _keep(self, messages: list[Arrived]) -> None:
+        self.kept += [each.handle for each in messages]
 
     def lease(self, name: str) -> Lease:
         lease = self.keeper.find(name)
@@ -314,6 +326,38 @@ def test_beyond_the_credit_messages_wait_with_their_leases_until_it_grows() -> N
         assert scene.taken == ["m1", "m2", "m3", "m4", "m5"][:taken]
         assert (scene.intake.room, scene.intake.free) == (room, limit - taken)
         assert len(scene.held()) == 5
+
+
+def test_the_worker_is_told_once_of_each_new_message_that_waits() -> None:
+    # It would be lost with this process until its visibility timeout ends.
+    scene = Scene(limit=1)
+    scene.receive(*messages("m1", "m2"))
+    scene.receive(message("m3"), age=LATE)
+    scene.receive(*messages("n1", "n2", group="g"), queue=IN_ORDER)
+    assert scene.kept == ["m2", "m3", "n1", "n2"]
+    scene.confirm("m3")
+    scene.intake.allow(9)
+    scene.intake.look()
+    assert scene.taken == ["m1", "m2", "n1", "m3"]
+    assert len(scene.kept) == 4
+
+
+def test_a_message_whose_lease_ends_as_it_is_handed_over_takes_no_credit() -> None:
+    scene = Scene(limit=2)
+    scene.ended = 1
+    scene.receive(*messages("m1", "m2"))
+    assert (scene.intake.free, scene.intake.room) == (1, 1)
+
+
+def test_so_many_bytes_may_wait_here() -> None:
+    scene = Scene(limit=0)
+    body = "x" * (MOST_BYTES // 2)
+    for name, is_heavy in (("m1", False), ("m2", False), ("m3", True)):
+        scene.receive({**message(name), "Body": body})
+        assert scene.intake.is_heavy is is_heavy
+    scene.intake.allow(1)
+    scene.intake.look()
+    assert not scene.intake.is_heavy
 
 
 def test_less_credit_than_was_used_hands_nothing_over_until_it_has_grown_beyond_that() -> None:

@@ -246,7 +246,6 @@ def _use(keeper: ThreadKeeper) -> ThreadKeeper:
     keeper.disown("a-1")
     keeper.is_disowned("a-1")
     keeper.owns("a-1")
-    keeper.confirm("a-1", PATIENCE)
     keeper.flush()
     keeper.stop()
     return keeper

@@ -19,16 +19,17 @@ from celery_sqs_heartbeat.current.sharing import (
     unshare_table,
 )
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import child, liveness
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import FrameReader, Wire
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.reaching import reach
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE, wait_until
 
 #: The log line about a keeper that ends too early.
@@ -45,17 +46,20 @@ class Side:
     """A worker's side of its keeper. Nothing answers calls about its queue."""
 
     silent: socket.socket
+    held: HeldMessages = field(init=False)
     keeper: LinkedKeeper = field(init=False)
     attendant: Attendant = field(init=False)
 
     def __post_init__(self) -> None:
         table = share_table(8)
-        self.keeper = LinkedKeeper(HeldMessages(table))
+        self.held = HeldMessages(table)
+        ours, self.theirs = delivery_sockets()
+        self.keeper = LinkedKeeper(self.held, Inlet(ours.detach()))
         self.attendant = Attendant(
             self.keeper,
             hello=Hello(pid=os.getpid()),
             table=table,
-            descriptor=shared_descriptor(),
+            descriptors=(self.theirs.fileno(), shared_descriptor()),
             on_event=lambda event: None,
         )
         url = f"http://127.0.0.1:{self.silent.getsockname()[1]}"
@@ -67,21 +71,16 @@ class Side:
 
     def begin(self) -> None:
         """Start a working keeper, with a message whose delete SQS does not accept."""
+        lease = lease_of("m", queue_url=self.queue_url, expires_at=self.keeper.now() + 30)
+        self.held.add(1, lease, {})
+        self.keeper.done("m")
         self.attendant.begin()
         self.attendant.start()
         wait_until(lambda: bool(self.attendant.stats))
-        receive(self.keeper, "m", self.queue_url)
-        self.keeper.done("m")
 
-
-def receive(keeper: LinkedKeeper, name: str, queue_url: str) -> None:
-    keeper.receive(
-        queue_url,
-        {"MessageId": name, "ReceiptHandle": name},
-        terms=LeaseTerms.of(30),
-        hidden_for=30,
-        sent_at=keeper.now(),
-    )
+    def close(self) -> None:
+        self.keeper.close_inlet()
+        self.theirs.close()
 
 
 @pytest.fixture
@@ -91,7 +90,9 @@ def side(monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
         monkeypatch.setattr(liveness, name, HANG_SECONDS / liveness.LOOK_SECONDS)
     monkeypatch.setattr(liveness, "_START_LOOKS", START_SECONDS / liveness.LOOK_SECONDS)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        yield Side(silent)
+        side = Side(silent)
+        yield side
+        side.close()
     unshare_table()
 
 
@@ -120,15 +121,19 @@ def test_a_keeper_that_is_killed_while_it_flushes_has_a_successor_that_flushes(
 
 
 def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
-    keeper = LinkedKeeper(HeldMessages(Table(bytearray(Table.size_for(16)))))
+    held = HeldMessages(Table(bytearray(Table.size_for(16))))
+    deliveries = delivery_sockets()
+    keeper = LinkedKeeper(held, Inlet(deliveries[0].detach()))
     keeper.order("stop", 5.0)
     keeper.order("pool", [1])
-    receive(keeper, "m", "https://sqs/1/q")
+    held.add(1, lease_of("m"), {})
     ours, theirs = socket.socketpair()
     with ours, theirs:
         keeper.attach(Wire(os.dup(ours.fileno())), [("hello",)])
         kinds = [message[0] for message in FrameReader().feed(theirs.recv(1 << 18))]
         keeper.detach()
+    keeper.close_inlet()
+    deliveries[1].close()
     assert kinds == ["hello", "pool", "resume", "stop"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from mmap import mmap
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.table import Table, key_of
 from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.link.messages import lease_fields, read_fields
 from tests.support.board import Board
 
 QUEUE = "https://sqs/1/q"
@@ -28,28 +30,10 @@ class Worker:
         self.holdings = HeldMessages(Table(self.memory))
         self.board = LeaseBoard(Table(self.memory))
 
-    def receive(self, handle: str = "h", *, sent_at: float = NOW, at: float = NOW) -> ReceivedAs:
-        receipt, _ = self.holdings.receive(
-            Receive(
-                queue_url=QUEUE,
-                message_id="m",
-                receipt_handle=handle,
-                receive_count=1,
-                hidden_for=30,
-                sent_at=sent_at,
-                arrived_at=at,
-            ),
-            TERMS,
-        )
-        return receipt
-
-    def hold(self) -> HeldMessage:
-        self.receive()
-        holding = self.holdings.get("h")
-        assert holding is not None
-        self.board.assign("h", holding.place)
-        self.board.show(kept("h"))
-        return holding
+    def hold(self, handle: str = "h") -> HeldMessage:
+        """Have a message handed over."""
+        self.board.show(kept(handle))
+        return self.holdings.add(1, kept(handle), {"Body": "b"})
 
     def released(self) -> HeldMessage:
         holding = self.hold()
@@ -115,12 +99,103 @@ def test_a_release_with_a_half_written_record_may_have_been_sent() -> None:
     assert worker.holdings.to_resume(0.0) == [(holding, True)]
 
 
-def test_a_lease_that_the_worker_knows_to_be_uncertain_is_not_certain_again() -> None:
+def test_a_lease_that_the_last_keeper_knew_to_be_uncertain_is_not_certain_again() -> None:
     worker = Worker()
     holding = worker.hold()
-    assert worker.receive("late", sent_at=NOW + 1, at=NOW + 40) is ReceivedAs.LAPSED
+    lease = kept("h")
+    lease.is_exclusive = False
+    worker.board.show(lease)
     assert worker.holdings.to_resume(0.0) == [(holding, False)]
     assert not holding.lease.is_exclusive
+
+
+def test_a_lease_without_a_place_is_not_certain_for_a_new_keeper() -> None:
+    """What the last keeper knew of it died with it."""
+    worker = Worker()
+    for number in range(17):
+        worker.board.show(kept(f"filling-{number}"))
+    holding = worker.holdings.add(1, kept("late"), {"Body": "b"})
+    assert holding.place is None
+    assert worker.holdings.to_resume(0.0) == [(holding, False)]
+    assert not holding.lease.is_exclusive
+
+
+def test_a_message_that_was_not_handed_over_is_released_by_the_next_keeper() -> None:
+    worker = Worker()
+    worker.board.show(kept("h"))
+    worker.holdings.keep(1, kept("h"))
+    assert worker.holdings.get("h") is None
+    assert len(worker.holdings) == 0
+    ((holding, was_releasing),) = worker.holdings.to_resume(NOW)
+    assert (holding.number, holding.lease.goal, was_releasing) == (1, Goal.RELEASE, False)
+    assert holding.lease.cause == NOT_DELIVERED
+    assert worker.holdings.ending == 1
+    worker.holdings.end(1)
+    assert worker.holdings.ending == 0
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_message_that_was_not_handed_over_is_not_released_twice(is_over: bool) -> None:
+    worker = Worker()
+    worker.holdings.keep(1, kept("h"))
+    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
+    if is_over:
+        worker.board.remove(kept("h", Goal.RELEASE))
+    resumed = [
+        (each.number, was_releasing) for each, was_releasing in worker.holdings.to_resume(NOW)
+    ]
+    assert resumed == ([] if is_over else [(1, True)])
+
+
+def test_a_message_that_was_handed_over_after_all_is_kept() -> None:
+    worker = Worker()
+    worker.board.show(kept("h"))
+    worker.holdings.keep(1, kept("h"))
+    holding = worker.hold()
+    # The keeper's word that it has not handed it over may come late.
+    worker.holdings.keep(1, kept("h"))
+    assert worker.holdings.to_resume(NOW) == [(holding, False)]
+    assert holding.lease.goal is Goal.HOLD
+
+
+def test_a_message_that_was_received_again_on_its_way_has_its_latest_handle() -> None:
+    worker = Worker()
+    worker.holdings.keep(1, kept("h"))
+    worker.holdings.receive_again(1, "h2", 2, 30, NOW + 5)
+    holding = worker.hold()
+    assert holding.lease.receipt_handle == "h2"
+    assert worker.holdings.get("h") is worker.holdings.get("h2") is holding
+
+
+def test_a_message_that_was_received_again_before_it_was_handed_over_has_all_its_handles() -> None:
+    worker = Worker()
+    lease = kept("h")
+    worker.board.show(lease)
+    lease.add_handle("h2")
+    lease.receipt_handle = "h2"
+    given = read_fields(json.loads(json.dumps(lease_fields(lease))))
+    holding = worker.holdings.add(1, given, {"Body": "b", "ReceiptHandle": "h"})
+    assert worker.holdings.get("h") is worker.holdings.get("h2") is holding
+    assert holding.place is not None
+    assert holding.lease.handles == ("h", "h2")
+
+
+def test_a_release_that_may_have_been_sent_is_known_to_every_later_keeper() -> None:
+    worker = Worker()
+    worker.released()
+    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
+    assert list(worker.holdings.memory()) == []
+    worker.holdings.to_resume(NOW)
+    worker.holdings.end(1)
+    assert list(worker.holdings.memory()) == [("unanswered", [((QUEUE, "m"), "h")])]
+
+
+def test_a_finished_message_is_known_to_every_later_keeper() -> None:
+    worker = Worker()
+    worker.hold()
+    worker.holdings.done("h", NOW)
+    worker.holdings.end(1)
+    assert list(worker.holdings.memory()) == [("finished", [(QUEUE, "m")])]
 
 
 def test_a_new_keeper_knows_how_long_the_last_extension_hides_a_message() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from mmap import mmap
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,20 +16,20 @@ import pytest
 from kombu.asynchronous import Hub
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.link.keeper_main import flush_time_left
+from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.worker import shutdown
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from celery_sqs_heartbeat.worker.shutdown import (
-    flush_time_left,
-    release_all,
-    release_unstarted,
-)
+from celery_sqs_heartbeat.worker.shutdown import release_unstarted
 from tests.support.insides import ready_lock_of
+from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE
 
-URL = "https://sqs/1/q"
 SIGNAL = signal.SIGUSR1
 #: The default of Kubernetes' terminationGracePeriodSeconds.
 GRACE_PERIOD = 30
@@ -52,19 +53,22 @@ def clock() -> SignallingClock:
 
 
 @pytest.fixture
-def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadKeeper]:
-    """A keeper whose owner shuts down on SIGUSR1."""
+def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LinkedKeeper]:
+    """The keeper, as a worker that shuts down on SIGUSR1 has it, with two messages: a and b."""
     monkeypatch.setattr(shutdown, "SIGNALS", (SIGNAL,))
     before = signal.getsignal(SIGNAL)
-    yield ThreadKeeper(SimulatedSqs(clock), clock=clock)
+    held_messages = HeldMessages(Table(mmap(-1, Table.size_for(REACH))))
+    for number, name in enumerate("ab", 1):
+        held_messages.add(number, lease_of(name, message_id=name), {"ReceiptHandle": name})
+    ours, theirs = delivery_sockets()
+    with theirs:
+        keeper = LinkedKeeper(held_messages, Inlet(ours.detach()), clock=clock)
+        yield keeper
+        keeper.close_inlet()
     signal.signal(SIGNAL, before)
 
 
-def receive(keeper: ThreadKeeper, name: str) -> None:
-    keeper.receive(URL, {"MessageId": name, "ReceiptHandle": name})
-
-
-def interrupt(keeper: ThreadKeeper, clock: SignallingClock, handler: Any) -> None:
+def interrupt(keeper: LinkedKeeper, clock: SignallingClock, handler: Any) -> None:
     """Have the signal arrive during the keeper's next change."""
     signal.signal(SIGNAL, lambda number, frame: handler())
     shutdown.put_off_signals(keeper)
@@ -72,10 +76,8 @@ def interrupt(keeper: ThreadKeeper, clock: SignallingClock, handler: Any) -> Non
 
 
 def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
-    keeper: ThreadKeeper, clock: SignallingClock
+    keeper: LinkedKeeper, clock: SignallingClock
 ) -> None:
-    receive(keeper, "a")
-    receive(keeper, "b")
     seen: list[int] = []
 
     def shut_down() -> None:
@@ -89,15 +91,14 @@ def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
 
 
 def test_a_handler_that_waits_delays_no_other_thread(
-    keeper: ThreadKeeper, clock: SignallingClock
+    keeper: LinkedKeeper, clock: SignallingClock
 ) -> None:
-    # The soft shutdown waits like this to give running tasks time. If the keeper had to wait
-    # as well, it would extend no lease meanwhile.
-    receive(keeper, "a")
+    # The soft shutdown waits like this to give running tasks time. If other threads had to wait as
+    # well, no message would be acked meanwhile.
     others: list[bool] = []
 
     def wait_for_another_thread() -> None:
-        thread = threading.Thread(target=keeper.step, daemon=True)
+        thread = threading.Thread(target=keeper.done, args=("b",), daemon=True)
         thread.start()
         thread.join(PATIENCE)
         others.append(thread.is_alive())
@@ -107,7 +108,7 @@ def test_a_handler_that_waits_delays_no_other_thread(
     assert others == [False]
 
 
-def test_a_signal_at_any_other_time_is_handled_at_once(keeper: ThreadKeeper) -> None:
+def test_a_signal_at_any_other_time_is_handled_at_once(keeper: LinkedKeeper) -> None:
     handled: list[int] = []
     signal.signal(SIGNAL, lambda number, frame: handled.append(number))
     shutdown.put_off_signals(keeper)
@@ -116,10 +117,9 @@ def test_a_signal_at_any_other_time_is_handled_at_once(keeper: ThreadKeeper) -> 
 
 
 def test_a_handler_that_replaces_itself_is_deferred_too(
-    keeper: ThreadKeeper, clock: SignallingClock
+    keeper: LinkedKeeper, clock: SignallingClock
 ) -> None:
     # Celery's handlers do that at the first Ctrl+C, and again in a cold and in a soft shutdown.
-    receive(keeper, "a")
     seen: list[int] = []
 
     def second(number: int, frame: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_handler_that_replaces_itself_is_deferred_too(
     assert seen == [1]
 
 
-def test_a_handler_is_wrapped_once(keeper: ThreadKeeper) -> None:
+def test_a_handler_is_wrapped_once(keeper: LinkedKeeper) -> None:
     signal.signal(SIGNAL, lambda number, frame: None)
     shutdown.put_off_signals(keeper)
     wrapped = signal.getsignal(SIGNAL)
@@ -146,13 +146,12 @@ def test_a_handler_is_wrapped_once(keeper: ThreadKeeper) -> None:
 
 
 def test_handlers_installed_for_a_soft_shutdown_are_deferred_while_it_waits(
-    keeper: ThreadKeeper, clock: SignallingClock
+    keeper: LinkedKeeper, clock: SignallingClock
 ) -> None:
-    receive(keeper, "a")
     seen: list[int] = []
     released: list[bool] = []
     worker = SimpleNamespace(wait_for_soft_shutdown=lambda: keeper.done("a"))
-    shutdown.release_before_soft_shutdown(worker, [keeper], lambda: released.append(True))
+    shutdown.release_before_soft_shutdown(worker, keeper, lambda: released.append(True))
     interrupt(keeper, clock, lambda: None)
     signal.signal(SIGNAL, lambda number, frame: seen.append(keeper.ending))
     worker.wait_for_soft_shutdown()
@@ -160,13 +159,13 @@ def test_handlers_installed_for_a_soft_shutdown_are_deferred_while_it_waits(
     assert released == [True]
 
 
-def test_a_signal_that_is_not_handled_stays_so(keeper: ThreadKeeper) -> None:
+def test_a_signal_that_is_not_handled_stays_so(keeper: LinkedKeeper) -> None:
     signal.signal(SIGNAL, signal.SIG_IGN)
     shutdown.put_off_signals(keeper)
     assert signal.getsignal(SIGNAL) is signal.SIG_IGN
 
 
-def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: ThreadKeeper) -> None:
+def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: LinkedKeeper) -> None:
     before = signal.getsignal(SIGNAL)
     thread = threading.Thread(target=shutdown.put_off_signals, args=(keeper,))
     thread.start()
@@ -277,26 +276,11 @@ class Waiting(LeasedRequest):
 def test_a_task_that_starts_as_the_worker_shuts_down_keeps_its_message(*, is_claimed: bool) -> None:
     request = Waiting()
     request.is_claimed_meanwhile = is_claimed
-    groups = SimpleNamespace(leave=lambda cause: None)
-    heartbeat = SimpleNamespace(
-        groups=groups, polling=SignalSafeLock(), arriving=set(), requests={"key": request}
-    )
+    heartbeat = SimpleNamespace(arriving=set(), requests={"key": request})
     executor = SimpleNamespace(shutdown=lambda **options: None)
     release_unstarted(cast("Any", heartbeat), SimpleNamespace(executor=executor))
     assert request.released == ([] if is_claimed else ["shutdown"])
     assert request.claim_start() is is_claimed
-
-
-@pytest.mark.parametrize(
-    "end", [lambda heartbeat: release_unstarted(heartbeat, SimpleNamespace()), release_all]
-)
-def test_messages_that_wait_for_their_group_are_released_while_no_poll_adds_to_them(
-    end: Callable[[Any], object],
-) -> None:
-    polling, is_locked = SignalSafeLock(), list[bool]()
-    groups = SimpleNamespace(leave=lambda cause: is_locked.append(polling.defer(bool)))
-    end(SimpleNamespace(groups=groups, polling=polling, arriving=set(), requests={}))
-    assert is_locked == [True]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 
 from tests import size
 
-#: The most files and lines of code of each part.
-#: Receiving has been cut from delivering, so that it can move to the keeper's process. What is
-#: double meanwhile, a credit here and slots there, goes with that move.
+#: The most files and lines of code of each part. They rose when receiving moved to the keeper's
+#: process: what hands messages over and counts room between the two processes came first. What it
+#: makes needless in the keeper (two classes for one book, handles of receives) goes after it.
 LIMITS = {
-    "core": (size.core, 168, 13_650),
-    "package": (size.package, 413, 26_620),
-    "tests": (size.tests, 565, 54_150),
+    "core": (size.core, 170, 13_920),
+    "package": (size.package, 415, 26_890),
+    "tests": (size.tests, 573, 56_420),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,10 +17,9 @@ from kombu import Connection
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import transport
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
-from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, Once, bind
 from celery_sqs_heartbeat.transport.channel import Channel
@@ -29,6 +29,8 @@ from celery_sqs_heartbeat.transport.kombu_channel import (
     with_reported,
     with_timeouts,
 )
+from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
+from tests.support.joined import Joined
 
 FOLDER = Path(transport.__file__).parent
 
@@ -68,26 +70,47 @@ def connection() -> Connection:
     )
 
 
-def new_heartbeat(**options: Any) -> Heartbeat:
-    clients = ClientPool()
-    return Heartbeat(
-        keeper=ThreadKeeper(BotoSqs(clients)),
+@pytest.fixture
+def heartbeat() -> Iterator[Heartbeat]:
+    joined = Joined()
+    yield Heartbeat(
+        keeper=joined.worker,
         settings=Settings(),
         queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
-        clients=clients,
-        **options,
+        clients=ReachedQueues(joined.clients, joined.worker),
     )
+    joined.close()
 
 
-def test_a_channel_has_leases_only_while_a_heartbeat_is_bound() -> None:
-    with connection() as made:
-        assert type(made.channel()) is SQS.Channel
-        bind(new_heartbeat())
+def test_a_channel_has_leases_only_while_a_heartbeat_is_bound(heartbeat: Heartbeat) -> None:
+    with connection() as before, connection() as made:
+        assert type(before.channel()) is SQS.Channel
+        bind(heartbeat)
         try:
             assert type(made.channel()) is Channel
+            # Nothing would tell it that messages have arrived.
+            assert type(before.channel()) is SQS.Channel
         finally:
             bind(None)
         assert type(made.channel()) is SQS.Channel
+
+
+def test_each_channel_gets_its_own_messages_and_those_of_a_closed_one_are_released(
+    heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        heartbeat.keeper, "release", lambda handle, cause: released.append((handle, cause))
+    )
+    numbers = [heartbeat.new_channel() for _ in range(3)]
+    first, second = Mock(), Mock()
+    heartbeat.feeds.update({numbers[0]: first, numbers[1]: second})
+    messages: list[Any] = [SimpleNamespace(handle=each) for each in "abcd"]
+    channels = [numbers[1], numbers[0], numbers[2], numbers[1]]
+    heartbeat.keeper.on_arrived(list(zip(channels, messages, strict=True)))
+    assert [call.args[0] for call in first.take.call_args_list] == [messages[1:2]]
+    assert [call.args[0] for call in second.take.call_args_list] == [messages[:1], messages[3:]]
+    assert released == [("c", NOT_DELIVERED)]
 
 
 @pytest.mark.parametrize(
@@ -137,17 +160,6 @@ def test_every_call_has_a_timeout_longer_than_a_poll_and_every_poll_a_connection
     assert with_timeouts(options, wait=20) == {"region": "x", "client-config": kept}
     assert repr(options) == before
     assert with_timeouts({}, wait=20)["client-config"]["read_timeout"] == 30.0
-
-
-def test_channels_look_for_turns_only_while_messages_wait_for_their_group() -> None:
-    feeds = [Mock(), Mock()]
-    heartbeat = new_heartbeat(feeds=feeds)
-    heartbeat.take_turns()
-    assert [feed.fill.call_count for feed in feeds] == [0, 0]
-    waiting: Any = [Mock()]
-    heartbeat.groups = waiting
-    heartbeat.take_turns()
-    assert [feed.fill.call_count for feed in feeds] == [1, 1]
 
 
 def test_a_line_to_log_once_is_new_once_for_each_subject() -> None:

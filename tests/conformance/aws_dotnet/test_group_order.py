@@ -125,7 +125,7 @@ def test_a_message_that_the_consumer_refuses_leaves_nothing_behind(
     assert bench.started() == [name for name in ("1", "2", "3") if name < refused]
     assert worker.slots_taken() == set()
     assert worker.held() == set()
-    assert len(worker.heartbeat.groups) == 0
+    assert worker.waiting_for_their_group() == 0
     worker.refuse.clear()
     bench.run_until_empty()
     assert bench.ended() == ["1", "2", "3"]

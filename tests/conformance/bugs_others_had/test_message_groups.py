@@ -144,7 +144,7 @@ def test_whatever_stops_a_group_all_its_waiting_messages_are_released(
     bench.run(until=60)
     assert bench.started() == ["1"]
     assert worker.held() == set()
-    assert len(worker.heartbeat.groups) == 0
+    assert worker.waiting_for_their_group() == 0
     assert worker.slots_taken() == set()
     assert [name for _, name in bench.asked("release") if name != "1"] == ["3", "2"]
     assert all(at < 9 for at, _ in bench.asked("extend"))

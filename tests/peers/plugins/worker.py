@@ -8,21 +8,23 @@ import pytest
 from celery.contrib.testing.worker import test_worker_starting
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.link.held_message import HeldMessage
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 
 #: Short, so that tests with tasks of some seconds need extensions.
 _VISIBILITY_TIMEOUT = 6
 
-_receive = LinkedKeeper.receive
+_add = HeldMessages.add
 _leased: list[str] = []
 
 
-def _counted(self: LinkedKeeper, queue_url: str, message: Any, **more: Any) -> Any:
-    _leased.append(message["MessageId"])
-    return _receive(self, queue_url, message, **more)
+def _counted(self: HeldMessages, number: int, lease: Lease, message: Any) -> HeldMessage:
+    _leased.append(lease.message_id)
+    return _add(self, number, lease, message)
 
 
-LinkedKeeper.receive = _counted  # type: ignore[method-assign]
+HeldMessages.add = _counted  # type: ignore[method-assign]
 
 
 @test_worker_starting.connect(weak=False)

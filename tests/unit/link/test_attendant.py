@@ -22,10 +22,12 @@ from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import liveness, messages
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.logs import ROOT
 from tests.model.linked import message_of
+from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
 
@@ -103,7 +105,11 @@ class Attended:
     def __init__(self) -> None:
         self.clock = ShiftedClock()
         self.table = Table(mmap(-1, Table.size_for(REACH)))
-        self.keeper = LinkedKeeper(HeldMessages(self.table), clock=self.clock)
+        ours, self.theirs = delivery_sockets()
+        self.held = HeldMessages(self.table)
+        self.keeper = LinkedKeeper(self.held, Inlet(ours.detach()), clock=self.clock)
+        self.outlet = Outlet(os.dup(self.theirs.fileno()), 1)
+        self.received = 0
         self.children: list[FakeChild] = []
         self.events: list[Event] = []
         self.seconds = 0
@@ -112,14 +118,14 @@ class Attended:
             self.keeper,
             hello=Hello(pid=os.getpid()),
             table=self.table,
-            descriptor=0,
+            descriptors=(self.theirs.fileno(), 0),
             on_event=self.take_event,
             every_second=self.count_second,
             start=self.start,
             clock=self.clock,
         )
 
-    def start(self, link: int, table: int) -> FakeChild:
+    def start(self, link: int, *_: int) -> FakeChild:
         if self.refusals:
             raise self.refusals.pop(0)
         self.children.append(FakeChild(link, NO_PID + len(self.children)))
@@ -138,13 +144,12 @@ class Attended:
         return self.children[-1]
 
     def receive(self, name: str) -> None:
-        self.keeper.receive(
-            "https://q",
-            message_of(name, name, 1),
-            terms=TERMS,
-            hidden_for=3_600,
-            sent_at=self.clock(),
-        )
+        """Have a keeper hand a message over."""
+        self.received += 1
+        lease = lease_of(name, message_id=name, expires_at=self.clock() + 3_600, terms=TERMS)
+        header = (1, "q", self.received, *messages.lease_fields(lease))
+        self.outlet.send([(header, message_of(name, name, 1))])
+        self.keeper.pull()
 
     def wait_for_child(self, number: int) -> FakeChild:
         wait_until(lambda: len(self.children) >= number)
@@ -154,6 +159,9 @@ class Attended:
         if not self.child.end_as:
             self.child.die("exit status 0")
         self.attendant.stop(0.0)
+        self.keeper.close_inlet()
+        self.outlet._socket.close()
+        self.theirs.close()
 
 
 @pytest.fixture
@@ -168,10 +176,11 @@ def attended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
     attended.stop()
 
 
-def test_a_new_keeper_gets_a_hello_and_each_receive(attended: Attended) -> None:
+def test_a_new_keeper_gets_a_hello_and_all_that_the_worker_says(attended: Attended) -> None:
     attended.receive("m")
-    wait_until(lambda: attended.child.has_heard("received"))
-    assert [each[0] for each in attended.child.heard()] == ["hello", "received"]
+    attended.keeper.done("m")
+    wait_until(lambda: attended.child.has_heard("done"))
+    assert [each[0] for each in attended.child.heard()] == ["hello", "done"]
     assert attended.attendant.pid == attended.child.pid
 
 
@@ -184,7 +193,7 @@ def test_the_keepers_messages_are_handled(
         messages.event(1, LOST),
         ("log", {**line, "error": None}),
         ("stats", {"health": 1}),
-        ("over", 1, 1, True),
+        ("over", 1),
     )
     wait_until(lambda: not len(attended.keeper))
     assert attended.events == [LOST]
@@ -214,7 +223,7 @@ def test_a_handler_that_fails_does_not_affect_other_messages(
     attended.receive("m")
     bad = messages.event(1, LOST)
     bad[2][list(Event.__slots__).index("cause")] = "bad handler"
-    attended.child.say(bad, ("log", {}), ("over", 1, 1, True))
+    attended.child.say(bad, ("log", {}), ("over", 1))
     wait_until(lambda: not len(attended.keeper))
     assert len(attended.children) == 1
     assert caplog.text.count("handling a message from the keeper failed") == 2
@@ -227,16 +236,16 @@ def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues(
     attended.receive("a")
     attended.receive("b")
     attended.table.tick = attended.clock()
-    wait_until(lambda: attended.child.has_heard("received"))
+    wait_until(lambda: attended.child.has_heard("pool"))
     attended.child.die("signal SIGSEGV")
     child = attended.wait_for_child(2)
     wait_until(lambda: child.has_heard("resume"))
     wait_until(lambda: len(child.heard()) >= 4)
     kinds = [each[0] for each in child.heard()]
     assert [each for each in kinds if each != "gap"] == ["hello", "pool", "resume", "resume"]
-    assert attended.keeper.is_behind
+    assert not attended.attendant.is_ready
     attended.table.tick = attended.clock()
-    assert not attended.keeper.is_behind
+    assert attended.attendant.is_ready
     (line,) = caplog.messages
     assert "ended (signal SIGSEGV); another starts at once and continues with 2 leases" in line
 
@@ -245,7 +254,7 @@ def test_messages_that_a_keeper_sent_before_its_death_count(attended: Attended) 
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
-    attended.child.say(("over", 1, 1, True))
+    attended.child.say(("over", 1))
     attended.child.die("signal SIGKILL")
     child = attended.wait_for_child(2)
     wait_until(lambda: child.has_heard("hello"))
@@ -353,7 +362,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
     attended.refusals.append(OSError(11, "no more processes"))
     attended.child.die("exit status 1")
     wait_until(lambda: "no more processes; the worker tries again" in caplog.text)
-    assert attended.keeper.is_behind
+    assert not attended.attendant.is_ready
     attended.clock.more += 30.0
     attended.wait_for_child(2)
 
@@ -408,7 +417,7 @@ def test_a_keeper_that_exits_normally_is_not_replaced(attended: Attended) -> Non
     def obey() -> None:
         # Before the stop, any exit would count as a death.
         wait_until(lambda: child.has_heard("stop"))
-        child.say(("over", 1, 1, True), ("log", {}))
+        child.say(("over", 1), ("log", {}))
         child.die("exit status 0")
 
     thread = threading.Thread(target=obey)
@@ -417,7 +426,6 @@ def test_a_keeper_that_exits_normally_is_not_replaced(attended: Attended) -> Non
     thread.join()
     assert attended.keeper.ending == 0
     assert len(attended.children) == 1
-    assert attended.keeper.is_behind
 
 
 def test_the_next_keeper_gets_the_stop_if_one_dies_meanwhile(attended: Attended) -> None:
@@ -431,7 +439,7 @@ def test_the_next_keeper_gets_the_stop_if_one_dies_meanwhile(attended: Attended)
         first.die("signal SIGKILL")
         second = attended.wait_for_child(2)
         wait_until(lambda: second.has_heard("stop") and second.has_heard("resume"))
-        second.say(("over", 1, 1, True))
+        second.say(("over", 1))
         second.die("exit status 0")
 
     thread = threading.Thread(target=obey)

@@ -17,6 +17,7 @@ import pytest
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor, unshare_table
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.link.child import KeeperProcess
+from celery_sqs_heartbeat.link.deliveries import delivery_sockets
 from celery_sqs_heartbeat.link.frames import Wire
 from celery_sqs_heartbeat.link.hello import Hello
 from tests.support.waiting import wait_until
@@ -40,11 +41,13 @@ class Started(NamedTuple):
 def started() -> Iterator[Started]:
     table = share_table(8)
     ours, theirs = socket.socketpair()
-    with theirs:
-        child = KeeperProcess(theirs.fileno(), shared_descriptor())
+    inlet, outlet = delivery_sockets()
+    with theirs, outlet:
+        child = KeeperProcess(theirs.fileno(), outlet.fileno(), shared_descriptor())
     started = Started(child, Wire(ours.detach()), table)
     yield started
     started.wire.close()
+    inlet.close()
     child.kill()
     unshare_table()
 
@@ -119,11 +122,13 @@ def inheritable() -> Iterator[str]:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_a_keeper_gets_the_two_descriptors_and_no_other(inheritable: str, started: Started) -> None:
+def test_a_keeper_gets_its_three_descriptors_and_no_other(
+    inheritable: str, started: Started
+) -> None:
     started.greet()
     held = descriptors_of(started.child.pid)
     assert inheritable not in held
-    assert len([name for name in held if name.startswith("socket:")]) == 1
+    assert len([name for name in held if name.startswith("socket:")]) == 2
     assert [name for name in held if "memfd:" in name] or not hasattr(os, "memfd_create")
 
 
@@ -132,7 +137,8 @@ def test_a_hello_of_another_version_ends_the_keeper_and_advises_a_restart() -> N
     try:
         ours, theirs = socket.socketpair()
         wire = Wire(ours.detach())
-        with theirs:
+        inlet, outlet = delivery_sockets()
+        with theirs, inlet, outlet:
             wire.post(("hello", 99, {}))
             wire.flush()
             ended = subprocess.run(
@@ -141,9 +147,10 @@ def test_a_hello_of_another_version_ends_the_keeper_and_advises_a_restart() -> N
                     "-m",
                     "celery_sqs_heartbeat.keeper",
                     str(theirs.fileno()),
+                    str(outlet.fileno()),
                     str(shared_descriptor()),
                 ],
-                pass_fds=(theirs.fileno(), shared_descriptor()),
+                pass_fds=(theirs.fileno(), outlet.fileno(), shared_descriptor()),
                 capture_output=True,
                 text=True,
                 check=False,

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.link.client import MAX_WAITING, LinkedKeeper
+from celery_sqs_heartbeat.link import messages
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import Wire
-from tests.model.linked import Linked, Queue, message_of
+from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from tests.model.linked import CHANNEL, NUMBERS, Linked, Queue, message_of
 from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Pair
 
@@ -30,8 +34,10 @@ class Worker(Linked):
     def __init__(self) -> None:
         super().__init__(jitter=1.0)
 
-    def get(self, message: str = "m", count: int = 1) -> ReceivedAs:
-        return self.receive(QUEUE, message_of(message, f"{message}-{count}", count), TERMS, 30, 0)
+    def get(self, message: str = "m", count: int = 1, poll: float = 0.0) -> ReceivedAs:
+        """Have the keeper receive a message, and hand it over if it is new."""
+        given = message_of(message, f"{message}-{count}", count)
+        return self.receive(QUEUE, given, TERMS, 30, poll)
 
     def said(self) -> list[list[Any]]:
         return list(self.elsewhere.inbox.messages)
@@ -67,19 +73,53 @@ def in_child(check: Any) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_message_is_known_before_its_keeper_learns_of_it(
-    worker: Worker, keeper: LinkedKeeper
-) -> None:
+def test_a_message_that_arrives_is_known_and_ours(worker: Worker, keeper: LinkedKeeper) -> None:
+    arrived: list[tuple[int, Arrived]] = []
+    keeper.on_arrived = arrived.extend
     assert worker.get() is ReceivedAs.NEW
-    assert worker.get(count=2) is ReceivedAs.REDELIVERED
+    ((channel, message),) = arrived
+    assert (channel, message.queue, message.handle) == (CHANNEL, "q", "m-1")
+    assert message.message["MessageId"] == "m"
+    assert message.lease is keeper.find("m-1")
+    assert message.lease.terms == TERMS
     assert len(keeper) == 1
     assert keeper.owns("m-1")
     assert not keeper.is_lost("m-1")
+    assert not keeper.pull()
+
+
+def test_a_message_that_is_received_again_is_known_by_both_handles(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    assert worker.get(count=2) is ReceivedAs.REDELIVERED
+    worker.hear()
     lease = keeper.find("m-1")
     assert lease is keeper.find("m-2")
     assert lease is not None
     assert lease.receipt_handle == "m-2"
-    assert [each[0] for each in worker.said()] == ["received", "received"]
+    assert len(keeper) == 1
+
+
+def test_a_message_that_is_received_again_before_it_is_handed_over_can_be_acked(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    """Its task has the handle under which it arrived first, its lease the latest one."""
+    first = message_of("m", "m-1", 1)
+    worker.elsewhere.receive(QUEUE, first, TERMS, 30, 0.0)
+    worker.elsewhere.receive(QUEUE, message_of("m", "m-2", 2), TERMS, 30, 0.0)
+    worker.elsewhere.deliver()
+    worker.hear()
+    assert keeper.owns("m-1")
+    assert keeper.find("m-1") is keeper.find("m-2")
+    worker.die(0)
+    worker.start()
+    assert keeper.done("m-1")
+    worker.clock.advance(1.0)
+    worker.elsewhere.take()
+    worker.elsewhere.keeper.step()
+    ((call, _),) = worker.elsewhere.calls.out
+    assert [each.receipt_handle for each in call.entries] == ["m-2"]
 
 
 def test_a_done_message_is_deleted_once_and_finished_from_then_on(
@@ -88,6 +128,7 @@ def test_a_done_message_is_deleted_once_and_finished_from_then_on(
     worker.get()
     assert keeper.done("m-1")
     assert keeper.ending == 1
+    worker.elsewhere.take()
     assert worker.get(count=2) is ReceivedAs.FINISHED
     worker.clock.advance(1.0)
     assert worker.step() == ["delete"]
@@ -95,6 +136,192 @@ def test_a_done_message_is_deleted_once_and_finished_from_then_on(
     assert worker.get(count=3) is ReceivedAs.FINISHED
     assert worker.step() == ["delete"]
     assert (len(keeper), keeper.ending) == (0, 0)
+
+
+def test_a_finished_message_is_not_run_under_the_next_keeper(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    keeper.done("m-1")
+    worker.clock.advance(1.0)
+    assert worker.step() == ["delete"]
+    worker.die(0)
+    worker.start()
+    assert worker.get(count=2) is ReceivedAs.FINISHED
+    assert worker.step() == ["delete"]
+
+
+def test_an_ack_after_a_release_is_known_although_its_lease_has_ended(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    keeper.release("m-1", 0, "worker stops")
+    worker.elsewhere.take()
+    worker.elsewhere.keeper.step()
+    worker.elsewhere.calls.answer(0, [Outcome.DONE])
+    keeper.done("m-1")
+    worker.deliver()
+    assert worker.get(count=2) is ReceivedAs.FINISHED
+
+
+def test_what_a_dead_keeper_had_not_handed_over_is_released_by_the_next(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.elsewhere.receive(QUEUE, message_of("m", "m-1", 1), TERMS, 30, 0.0)
+    worker.elsewhere.keep()
+    worker.hear()
+    assert len(keeper) == 0
+    assert keeper.find("m-1") is None
+    worker.die(0)
+    worker.start()
+    assert worker.step() == ["release"]
+    assert keeper.ending == 0
+
+
+def test_what_a_dead_keeper_had_handed_over_is_held_on(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.elsewhere.receive(QUEUE, message_of("m", "m-1", 1), TERMS, 30, 0.0)
+    worker.elsewhere.keep()
+    worker.hear()
+    worker.elsewhere.deliver()
+    worker.die(0)
+    worker.start()
+    assert len(keeper) == 1
+    worker.elsewhere.take()
+    worker.clock.advance(21.0)
+    assert worker.step() == ["extend"]
+
+
+# -- Room ------------------------------------------------------------------------------------
+
+
+class Channel:
+    """A channel of a worker, with a prefetch count."""
+
+    def __init__(self, worker: Worker, prefetch_count: int) -> None:
+        self.worker = worker
+        self.prefetch_count = prefetch_count
+        self.held = 0
+        worker.worker.on_arrived = self.take
+        self.allow()
+
+    def take(self, arrived: list[tuple[int, Arrived]]) -> None:
+        self.held += len(arrived)
+
+    def allow(self) -> None:
+        self.worker.worker.allow(
+            CHANNEL, lambda: self.prefetch_count - self.held, self.prefetch_count
+        )
+
+    def end(self, count: int = 1) -> None:
+        """Be done with messages, one after the other."""
+        for _ in range(count):
+            self.held -= 1
+            self.allow()
+
+    def give(self, count: int) -> None:
+        """Have the keeper hand messages over."""
+        elsewhere = self.worker.elsewhere
+        for _ in range(count):
+            name = f"m{self.worker.clock()}"
+            self.worker.clock.advance(0.001)
+            elsewhere.receive(QUEUE, message_of(name, name, 1), TERMS, 30, 0.0)
+        elsewhere.deliver()
+
+    @property
+    def room(self) -> int:
+        """How many more messages the keeper may hand over."""
+        elsewhere = self.worker.elsewhere
+        elsewhere.read_rooms()
+        return int(elsewhere.limit - elsewhere.handed_over)
+
+
+def test_room_is_said_at_once_while_little_is_left(worker: Worker) -> None:
+    channel = Channel(worker, 1)
+    assert channel.room == 1
+    channel.give(1)
+    worker.worker.pull()
+    assert channel.room == 0
+    channel.end()
+    assert channel.room == 1
+
+
+def test_room_is_said_together_while_much_is_left(worker: Worker, keeper: LinkedKeeper) -> None:
+    channel = Channel(worker, 10)
+    assert channel.room == 10
+    channel.give(4)
+    keeper.pull()
+    channel.end(3)
+    # More than half is left: it waits for the next thing that is said.
+    assert channel.room == 6
+    keeper.say("tick")
+    assert channel.room == 9
+    channel.give(5)
+    keeper.pull()
+    channel.end()
+    # Less than half is left.
+    assert channel.room == 10 - 5
+
+
+def test_room_waits_no_longer_than_for_a_push(worker: Worker, keeper: LinkedKeeper) -> None:
+    channel = Channel(worker, 10)
+    channel.give(1)
+    keeper.pull()
+    channel.end()
+    keeper.push()
+    assert channel.room == 10
+
+
+def test_room_may_shrink(worker: Worker, keeper: LinkedKeeper) -> None:
+    channel = Channel(worker, 10)
+    channel.prefetch_count = 4
+    channel.allow()
+    keeper.push()
+    assert channel.room == 4
+
+
+@pytest.mark.parametrize("is_pulled", [False, True])
+def test_the_next_keeper_has_the_room_that_is_left(worker: Worker, is_pulled: bool) -> None:
+    channel = Channel(worker, 10)
+    channel.give(7)
+    if is_pulled:
+        worker.worker.pull()
+        channel.end(2)
+    worker.die(0)
+    worker.start()
+    channel.allow()
+    worker.worker.push()
+    assert channel.held == (5 if is_pulled else 7)
+    assert channel.room == 10 - channel.held
+    channel.give(channel.room)
+    worker.worker.pull()
+    assert channel.held == 10
+    channel.end(10)
+    worker.worker.push()
+    assert channel.room == 10
+
+
+def test_what_was_not_handed_over_takes_no_room_from_the_next_keeper(worker: Worker) -> None:
+    channel = Channel(worker, 3)
+    for name in "abc":
+        worker.elsewhere.receive(QUEUE, message_of(name, name, 1), TERMS, 30, 0.0)
+    worker.elsewhere.keep()
+    worker.hear()
+    worker.die(0)
+    worker.start()
+    assert channel.room == 3
+
+
+def test_a_closed_channel_has_no_room_with_the_next_keeper(worker: Worker) -> None:
+    channel = Channel(worker, 3)
+    worker.worker.close(CHANNEL)
+    worker.die(0)
+    worker.start()
+    assert channel.room == 0
+
+
+# -- Orders ----------------------------------------------------------------------------------
 
 
 class Unsent(Queue):
@@ -130,18 +357,16 @@ def test_starts_are_sent_with_the_next_message(
     worker: Worker, keeper: LinkedKeeper, unsent: Unsent
 ) -> None:
     worker.get()
-    assert unsent.kinds() == ["received"]
     assert keeper.note_start("m-1")
     assert unsent.kinds() == []
-    worker.get("n")
-    assert unsent.kinds() == ["started", "received"]
+    keeper.done("m-1")
+    assert unsent.kinds() == ["started", "done"]
 
 
 def test_starts_are_sent_by_a_push_and_when_there_are_many(
     worker: Worker, keeper: LinkedKeeper, unsent: Unsent
 ) -> None:
     worker.get()
-    unsent.kinds()
     keeper.note_start("m-1")
     keeper.push()
     assert unsent.kinds() == ["started"]
@@ -167,7 +392,7 @@ def test_a_delay_of_any_numeric_type_is_sent_in_seconds(
 ) -> None:
     worker.get()
     assert keeper.release("m-1", Decimal("1.5"), "failed")  # type: ignore[arg-type]
-    assert worker.said()[-1] == ["release", 1, 1, 2, "failed"]
+    assert worker.said()[-1] == ["release", NUMBERS, 2, "failed"]
 
 
 def test_a_message_left_to_expire_is_unknown_at_once(worker: Worker, keeper: LinkedKeeper) -> None:
@@ -191,17 +416,6 @@ def test_confirmations_are_read_from_the_table(worker: Worker, keeper: LinkedKee
     lease = keeper.find("m-1")
     assert lease is not None
     assert lease.expires_at == worker.clock() + 30
-    assert keeper.confirm("m-1", 0)
-
-
-def test_the_wait_for_a_confirmation_ends_without_one(worker: Worker, keeper: LinkedKeeper) -> None:
-    worker.get()
-    worker.deliver()
-    assert not keeper.confirm("m-1", 0.02)
-    worker.clock.advance(21.0)
-    worker.step(Outcome.LOST)
-    assert not keeper.confirm("m-1", 0.02)
-    assert not keeper.confirm("unknown", 0.02)
 
 
 def test_a_message_that_sqs_reports_lost_is_lost_here(worker: Worker, keeper: LinkedKeeper) -> None:
@@ -213,30 +427,6 @@ def test_a_message_that_sqs_reports_lost_is_lost_here(worker: Worker, keeper: Li
     assert not keeper.owns("m-1")
     (view,) = keeper.snapshot()
     assert view.status == LeaseStatus.LOST
-
-
-def test_it_is_behind_without_a_ready_keeper_and_with_one_that_does_not_read(
-    worker: Worker,
-) -> None:
-    keeper = worker.worker
-    worker.table.tick = 0.0
-    assert keeper.is_behind
-    worker.table.tick = 1.0
-    assert not keeper.is_behind
-    keeper.detach()
-    assert keeper.is_behind
-    assert worker.get() is ReceivedAs.NEW
-    pair = Pair()
-    keeper.attach(pair.wire, ())
-    assert not keeper.is_behind
-    pair.fill()
-    for number in range(MAX_WAITING):
-        keeper.say("tick", number)
-    assert keeper.is_behind
-    pair.read_all()
-    assert not keeper.is_behind
-    pair.close()
-    assert keeper.is_behind
 
 
 def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -> None:
@@ -256,9 +446,10 @@ def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -
     keeper.attach(after, [("hello",), ("gap", 1.0)])  # type: ignore[arg-type]
     said = list(after.messages)
     assert said[:4] == [["hello"], ["gap", 1.0], ["reach", "a", 2], ["reach", "b", 1]]
-    assert [(each[0], each[1], each[5], each[7]) for each in said[4:]] == [
-        ("resume", 1, 4711, "hold"),
-        ("resume", 2, None, "delete"),
+    assert said[4] == ["finished", [[QUEUE, "done"]]]
+    assert [(each[0], each[1], each[3], each[5]) for each in said[5:]] == [
+        ("resume", NUMBERS, 4711, "hold"),
+        ("resume", NUMBERS + 1, None, "delete"),
     ]
     assert len(list(worker.holdings.held_messages())) == 2
 
@@ -327,11 +518,37 @@ def test_a_release_that_was_not_sent_is_made_by_the_next_keeper(
     assert keeper.ending == 0
 
 
+def test_a_new_keeper_receives_what_is_consumed_by_then(worker: Worker) -> None:
+    keeper = worker.worker
+    a, b, c = (
+        ConsumedQueue(name=name, url=name, lease_url=name, terms=TERMS) for name in ("a", "b", "c")
+    )
+    keeper.consume(1, [a, b])
+    keeper.consume(2, [c])
+    keeper.follow(1, replace(a, wait=7))
+    keeper.follow(1, replace(a, wait=7))
+    keeper.cancel(1, "b")
+    keeper.follow(1, replace(b, wait=7))
+    keeper.close(2)
+    kinds = [each[0] for each in worker.said()]
+    assert kinds == ["consume", "consume", "consume", "cancel", "close"]
+    worker.get()
+    after = Queue()
+    keeper.attach(after, ())  # type: ignore[arg-type]
+    # After the leases.
+    resume, consume = after.messages
+    assert (resume[0], consume[:2]) == ("resume", ["consume", 1])
+    (queue,) = map(messages.read_queue, consume[2])
+    assert (queue.name, queue.wait) == ("a", 7)
+    keeper.end_receiving()
+    ended = Queue()
+    keeper.attach(ended, ())  # type: ignore[arg-type]
+    assert [each[0] for each in ended.messages] == ["resume", "end"]
+
+
 def test_doubts_about_a_message_survive_the_keeper(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get()
-    worker.deliver()
-    late = message_of("m", "m-2", 2)
-    assert worker.receive(QUEUE, late, TERMS, 30, 40.0) is ReceivedAs.LAPSED
+    assert worker.get(count=2, poll=40.0) is ReceivedAs.LAPSED
     lease = keeper.find("m-1")
     assert lease is not None
     assert not lease.is_exclusive
@@ -342,20 +559,40 @@ def test_doubts_about_a_message_survive_the_keeper(worker: Worker, keeper: Linke
     assert keeper.ending == 0
 
 
+@pytest.mark.parametrize("deaths", [0, 1, 2])
 def test_a_release_in_flight_when_the_lease_lapses_may_still_take_effect(
-    worker: Worker, keeper: LinkedKeeper
+    worker: Worker, keeper: LinkedKeeper, deaths: int
 ) -> None:
-    """The keeper no longer waits for the release. The worker must not take it for unsent."""
+    """The keeper no longer waits for the release. No later one must take it for unsent."""
     worker.get()
     keeper.release("m-1", 0, "failed")
     worker.deliver()
     worker.elsewhere.keeper.step()
     assert len(worker.elsewhere.calls.out) == 1
-    assert worker.receive(QUEUE, message_of("m", "m-2", 2), TERMS, 30, 40.0) is ReceivedAs.LAPSED
-    worker.deliver()
+    assert worker.get(count=2, poll=40.0) is ReceivedAs.LAPSED
     worker.elsewhere.keeper.step()
     worker.deliver()
     assert keeper.ending == 0
+    for _ in range(deaths):
+        worker.die(0)
+        worker.start()
+    worker.clock.advance(40.0)
+    assert worker.get(count=3) is ReceivedAs.RELEASED
+    assert worker.get(count=4) is ReceivedAs.NEW
+
+
+@pytest.mark.parametrize("deaths", [1, 2, 3])
+def test_a_release_in_flight_at_its_keepers_death_may_still_take_effect(
+    worker: Worker, keeper: LinkedKeeper, deaths: int
+) -> None:
+    worker.get()
+    keeper.release("m-1", 0, "failed")
+    worker.deliver()
+    worker.elsewhere.keeper.step()
+    for _ in range(deaths):
+        worker.die(0)
+        worker.start()
+        worker.deliver()
     worker.clock.advance(40.0)
     assert worker.get(count=3) is ReceivedAs.RELEASED
     assert worker.get(count=4) is ReceivedAs.NEW
@@ -368,10 +605,12 @@ def test_threads_may_use_it_at_the_same_time(worker: Worker, keeper: LinkedKeepe
     def use(name: str) -> None:
         for number in range(100):
             message = f"{name}{number}"
-            assert worker.get(message) is ReceivedAs.NEW
             assert keeper.note_start(f"{message}-1")
             assert keeper.done(f"{message}-1")
 
+    for name in "abcd":
+        for number in range(100):
+            worker.get(f"{name}{number}")
     threads = [threading.Thread(target=use, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
@@ -434,15 +673,22 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
     worker.get()
     keeper.done("m-1")
     pair.read_all()
+    worker.elsewhere.receive(QUEUE, message_of("other", "other-1", 1), TERMS, 30, 0.0)
+    worker.elsewhere.deliver()
 
     def does_nothing() -> bool:
-        assert worker.get("other") is ReceivedAs.NEW
+        # As the attendant has every forked child do.
+        keeper.leave_to_parent()
+        assert not keeper.pull()
         assert keeper.done("m-1")
         assert keeper.release("m-1")
         assert keeper.note_start("m-1")
         assert keeper.let_expire("m-1")
         assert keeper.disown("m-1")
-        assert keeper.confirm("m-1", 0)
+        keeper.allow(CHANNEL, lambda: 1, 1)
+        keeper.cancel(CHANNEL, "q")
+        keeper.close(CHANNEL)
+        keeper.end_receiving()
         assert keeper.owns("m-1")
         assert not keeper.is_lost("m-1")
         assert not keeper.is_disowned("m-1")
@@ -455,6 +701,9 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
 
     assert in_child(does_nothing)
     assert pair.read_all() == []
+    assert keeper.pull()
+    worker.elsewhere.read_rooms()
+    assert worker.elsewhere.limit == 0
     pair.close()
 
 
@@ -477,11 +726,11 @@ def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker
     def leave() -> bool:
         keeper.leave_to_parent()
         keeper.order("pool", [])
-        return keeper.is_behind and keeper.done("m-1")
+        return keeper.fileno() == -1 and keeper.done("m-1")
 
     try:
         assert in_child(leave)
-        assert not keeper.is_behind
+        assert keeper.fileno() >= 0
     finally:
         may_continue.set()
         thread.join(PATIENCE)

@@ -11,6 +11,7 @@ from mmap import mmap
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
@@ -45,15 +46,16 @@ def test_a_keeper_that_has_closed_its_link_at_the_workers_end_is_not_taken_to_ha
     table = Table(mmap(-1, Table.size_for(REACH)))
     children: list[SlowToEnd] = []
 
-    def start(link: int, _: int) -> SlowToEnd:
+    def start(link: int, *_: int) -> SlowToEnd:
         children.append(SlowToEnd(link))
         return children[-1]
 
+    ours, theirs = delivery_sockets()
     attendant = Attendant(
-        LinkedKeeper(HeldMessages(table)),
+        LinkedKeeper(HeldMessages(table), Inlet(ours.detach())),
         hello=Hello(pid=os.getpid()),
         table=table,
-        descriptor=0,
+        descriptors=(theirs.fileno(), 0),
         on_event=lambda _: None,
         start=start,
     )
@@ -68,5 +70,6 @@ def test_a_keeper_that_has_closed_its_link_at_the_workers_end_is_not_taken_to_ha
     table.tick = time.monotonic()
     children[0].ends_at = time.monotonic() + WITHOUT_TICK
     stopping.join()
+    theirs.close()
     assert len(children) == 1
     assert not children[0].was_killed

@@ -8,6 +8,7 @@ import socket
 
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor, unshare_table
 from celery_sqs_heartbeat.link.child import KeeperProcess
+from celery_sqs_heartbeat.link.deliveries import delivery_sockets
 from celery_sqs_heartbeat.link.ignoring import signals_held_back
 from tests.support.waiting import wait_until
 
@@ -17,8 +18,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.S
 def test_signals_that_arrive_before_a_keeper_can_ignore_them_do_not_end_it() -> None:
     share_table(8)
     ours, theirs = socket.socketpair()
-    with theirs:
-        child = KeeperProcess(theirs.fileno(), shared_descriptor())
+    inlet, outlet = delivery_sockets()
+    with theirs, inlet, outlet:
+        child = KeeperProcess(theirs.fileno(), outlet.fileno(), shared_descriptor())
     for number in ENDING:
         os.kill(child.pid, number)
     # It exits normally because this end of its link is closed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -13,7 +14,9 @@ from celery_sqs_heartbeat.current.sharing import SharedFile
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.link import keeper_main
+from celery_sqs_heartbeat.link.deliveries import Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.hello import Hello
+from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Far, pack
 
 
@@ -29,8 +32,24 @@ def far() -> Iterator[tuple[Far, int]]:
 
 def run(link: int) -> int:
     """Be a keeper until it exits, and return its exit status."""
-    with closing(SharedFile(Table.size_for(8))) as file:
-        return keeper_main.run(link, file.descriptor, logs=False)
+    worker, keeper = delivery_sockets()
+    outlets: list[Outlet] = []
+
+    def note(*args: int) -> Outlet:
+        outlets.append(Outlet(*args))
+        return outlets[-1]
+
+    with pytest.MonkeyPatch.context() as noting, closing(SharedFile(Table.size_for(8))) as file:
+        noting.setattr(keeper_main, "Outlet", note)
+        status = keeper_main.run(link, keeper.detach(), file.descriptor, logs=False)
+    # Its process would end here. Its thread ends with the worker.
+    worker.close()
+    for thread in threading.enumerate():
+        if thread.name == "sqs-heartbeat-rooms":
+            thread.join(PATIENCE)
+    for outlet in outlets:
+        outlet._socket.close()
+    return status
 
 
 def test_a_keeper_whose_thread_has_died_exits_with_an_error(

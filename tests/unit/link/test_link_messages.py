@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from mmap import mmap
 from typing import Any
 from zlib import crc32
@@ -16,12 +16,12 @@ from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
-from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.messages import VERSION
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import lease_of
 from tests.unit.link.pairs import pack
@@ -39,23 +39,22 @@ terms = st.builds(
     max_lease=seconds,
     extend=st.booleans(),
     extend_late=st.booleans(),
+    in_order=st.booleans(),
 )
-receives = st.builds(
-    Receive,
-    queue_url=texts,
-    message_id=texts,
-    receipt_handle=texts,
-    receive_count=counts,
-    hidden_for=counts,
-    sent_at=seconds,
-    arrived_at=seconds,
-    task=st.none() | texts,
-    task_id=st.none() | texts,
+queues = st.builds(
+    ConsumedQueue,
+    name=texts,
+    url=texts,
+    lease_url=texts,
+    terms=terms,
+    task_terms=st.dictionaries(texts, terms, max_size=2),
+    timeout=st.none() | counts,
     max_receive_count=st.none() | counts,
-    sent_time=st.none() | seconds,
-    first_received_time=st.none() | seconds,
-    group=st.none() | texts,
-    sequence_number=st.none() | texts,
+    batch=counts,
+    wait=counts,
+    pause=seconds,
+    system_attributes=st.lists(texts, max_size=2),
+    sender_attributes=st.lists(texts, max_size=2),
 )
 events = st.builds(
     Event,
@@ -122,6 +121,13 @@ BOOKS_OWN = {
 }
 
 
+#: What the worker reads in the table, or says itself.
+KEEPERS_OWN = {
+    *("goal", "status", "asked_at", "release_delay", "cause", "started_at", "extensions"),
+    *("is_exclusive", "has_place"),
+}
+
+
 def over_the_link(message: Any) -> list[Any]:
     (read,) = FrameReader().feed(pack([message]))
     return read
@@ -136,31 +142,35 @@ def test_an_event_survives_the_link(number: int, event: Event) -> None:
 
 
 @FUZZ
-@given(lease=leases, was_releasing=st.booleans(), place=st.none() | counts, pid=st.none() | counts)
+@given(lease=leases, was_releasing=st.booleans(), pid=st.none() | counts)
 def test_a_lease_that_is_resumed_survives_the_link(
-    lease: Lease, was_releasing: bool, place: int | None, pid: int | None
+    lease: Lease, was_releasing: bool, pid: int | None
 ) -> None:
-    holding = HeldMessage(lease=lease, table=TABLE, number=7, receives=3, place=place, pid=pid)
+    holding = HeldMessage(lease=lease, table=TABLE, number=7, pid=pid)
     said = over_the_link(messages.resume(holding, was_releasing=was_releasing))
-    assert said[:6] == ["resume", 7, 3, place, was_releasing, pid]
-    read = messages.read_lease(*said[6:])
+    assert said[:4] == ["resume", 7, was_releasing, pid]
+    read = messages.read_lease(*said[4:])
     for field in fields(Lease):
         if field.name not in BOOKS_OWN:
             assert getattr(read, field.name) == getattr(lease, field.name), field.name
 
 
 @FUZZ
-@given(receive=receives, lease=leases, receipt=st.sampled_from(ReceivedAs))
-def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: ReceivedAs) -> None:
-    holding = HeldMessage(lease=lease, table=TABLE, number=7, receives=2, place=5, is_certain=False)
-    said = over_the_link(messages.received(holding, receipt, receive))
-    kind, number, count, place, value, values, terms_values, *rest = said
-    assert (kind, number, count, place, ReceivedAs(value)) == ("received", 7, 2, 5, receipt)
-    # The task is the lease's, because a redelivery's headers may not have been read again.
-    named = replace(receive, task=lease.task, task_id=lease.task_id)
-    assert messages.read_receive(values) == named
-    assert messages.read_terms(terms_values) == lease.terms
-    assert rest == [False]
+@given(lease=leases)
+def test_what_a_worker_learns_of_a_lease_survives_the_link(lease: Lease) -> None:
+    _, _, fields_ = over_the_link(("kept", 7, messages.lease_fields(lease)))
+    read = messages.read_fields(fields_)
+    for field in fields(Lease):
+        if field.name not in BOOKS_OWN | KEEPERS_OWN:
+            assert getattr(read, field.name) == getattr(lease, field.name), field.name
+
+
+@FUZZ
+@given(queue=queues, channel=counts)
+def test_a_queue_that_is_consumed_survives_the_link(queue: ConsumedQueue, channel: int) -> None:
+    kind, number, (plain,) = over_the_link(messages.consume(channel, [queue]))
+    assert (kind, number) == ("consume", channel)
+    assert messages.read_queue(plain) == queue
 
 
 @pytest.mark.parametrize(
@@ -205,17 +215,11 @@ def test_a_hello_does_not_show_its_token() -> None:
 
 def test_a_message_of_another_shape_has_another_version() -> None:
     holding = HeldMessage(lease=lease_of("h"), table=TABLE, number=1)
-    receive = Receive(
-        queue_url="q",
-        message_id="m",
-        receipt_handle="h",
-        receive_count=1,
-        hidden_for=30,
-        sent_at=0.0,
-        arrived_at=0.0,
-    )
+    queue = ConsumedQueue(name="q", url="q", lease_url="q", terms=LeaseTerms.of(30))
     said = (
-        messages.received(holding, ReceivedAs.NEW, receive),
+        messages.consume(1, [queue]),
+        messages.lease_fields(holding.lease),
+        messages.again(1, holding.lease),
         messages.resume(holding, was_releasing=False),
         messages.event(1, Event.of(EventKind.LEASE_EXTENDED, holding.lease, 0.0)),
         Hello(pid=1).message(),
@@ -223,7 +227,7 @@ def test_a_message_of_another_shape_has_another_version() -> None:
     # The messages with many fields. If this fails, increase VERSION and put the new checksum here.
     shapes = crc32(repr([shape(each) for each in said]).encode())
     # The same holds for the table, whose size changes with its layout.
-    assert (VERSION, shapes, Table.size_for(1_000)) == (11, 2_668_805_515, 104_064)
+    assert (VERSION, shapes, Table.size_for(1_000)) == (12, 2_595_089_739, 104_064)
 
 
 def shape(value: object) -> object:
@@ -238,7 +242,7 @@ def test_a_hello_of_another_version_advises_a_restart() -> None:
         read_hello(["hello", 99, {"what": "ever"}])
 
 
-@pytest.mark.parametrize("message", [["over", 1, 1], ["hello"], ["hello", VERSION, []]])
+@pytest.mark.parametrize("message", [["over", 1], ["hello"], ["hello", VERSION, []]])
 def test_a_first_message_that_is_not_a_hello_breaks_the_link(message: list[Any]) -> None:
     with pytest.raises(BrokenLink):
         read_hello(message)

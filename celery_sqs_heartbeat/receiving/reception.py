@@ -1,0 +1,188 @@
+"""All that a worker's keeper receives: the receivers of its channels, and what they share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.events import HANDED_ON, WORKER_DIED
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.message import content_of, is_fifo
+from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.receiver import CLOSED, Receiver, ends_at
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.long_polls import Poll
+
+#: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
+#: network stalls for a moment. With the longest poll and the shortest flush, the worker ends within
+#: Kubernetes' 30 s.
+READ_GRACE = 3.0
+
+
+class Reception:
+    """Receives for the channels of one worker. For any thread.
+
+    Args:
+        clients: Returns the client for a queue at a URL.
+        sender: Sends messages again that a release would make dead letters.
+        deliver: Takes messages for a channel, by its number, and returns how many of them have
+            ended by then.
+        keep: Takes new messages that must wait.
+        most_waiting: How many messages may wait for another of their group.
+        concurrency: How many tasks the worker runs at once; 0 if not known.
+
+    Attributes:
+        polled: Records how SQS answers the polls.
+        is_urgent: Whether messages must be visible at once, because their worker has died.
+    """
+
+    def __init__(
+        self,
+        keeper: ThreadKeeper,
+        *,
+        clients: Callable[[str], Any],
+        sender: MessageSender,
+        deliver: Callable[[int, list[Arrived]], int],
+        keep: Callable[[list[Arrived]], object],
+        most_waiting: int,
+        concurrency: int,
+    ) -> None:
+        self.polled = PolledQueues()
+        self.is_urgent = False
+        self._keeper = keeper
+        self._clients = clients
+        self._sender = sender
+        self._deliver = deliver
+        self._keep = keep
+        self._concurrency = concurrency
+        self._lock = threading.RLock()
+        self._waitlist = GroupWaitlist(keeper=keeper, limit=most_waiting, poll_left=self.poll_left)
+        self._receivers: dict[int, Receiver] = {}
+        #: Those of closed channels, until their polls are answered.
+        self._closed: list[Receiver] = []
+        self._has_ended = False
+
+    @property
+    def polls(self) -> list[Poll]:
+        """The open polls."""
+        receivers = [*tuple(self._receivers.values()), *self._closed]
+        return [poll for receiver in receivers for poll in receiver.polls]
+
+    def consume(self, channel: int, queues: Iterable[ConsumedQueue]) -> None:
+        """Receive from queues for a channel, or continue with what has changed about them."""
+        if not self._has_ended:
+            self._receiver(channel).consume(*queues)
+
+    def allow(self, channel: int, limit: int, prefetch_count: int) -> None:
+        """Set how many messages a channel may get in all, and receive what there is room for."""
+        if self._has_ended:
+            return
+        receiver = self._receiver(channel)
+        receiver.allow(limit, prefetch_count)
+        receiver.fill()
+
+    def cancel(self, channel: int, queue: str) -> None:
+        """Receive no more messages of a queue for a channel."""
+        if (receiver := self._receivers.get(channel)) is not None:
+            receiver.cancel(queue)
+
+    def close(self, channel: int, cause: str = CLOSED) -> None:
+        """Receive no more for a channel; see `Receiver.stop`."""
+        receiver = self._receivers.get(channel)
+        if receiver is not None:
+            self._closed = [*(each for each in self._closed if not each.is_over), receiver]
+            receiver.stop(cause)
+            del self._receivers[channel]
+
+    def end(self) -> None:
+        """Receive no more. What open polls still bring is released."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self.polled.rest_all()
+        cause = WORKER_DIED if self.is_urgent else "shutdown"
+        for channel in tuple(self._receivers):
+            self.close(channel, cause)
+
+    def join(self) -> bool:
+        """Wait until no poll is open after `end`, or is late. Return whether all are answered.
+
+        At SQS, a long poll waits for up to 20 s. Messages that arrive meanwhile go to it, whether
+        or not anyone reads the answer: up to ten messages, hidden for a whole visibility timeout.
+        SQS may not notice that the connection was closed.
+        """
+        until = max([clock.now(), *(poll.ends_at for poll in self.polls)]) + READ_GRACE
+        for receiver in self._closed:
+            receiver.join(until - clock.now())
+        return not self.polls
+
+    def look(self) -> None:
+        """Hand over and receive what nothing else may report."""
+        for receiver in tuple(self._receivers.values()):
+            receiver.fill()
+
+    def take_turns(self) -> None:
+        """Hand over messages that waited for another of their group."""
+        if len(self._waitlist):
+            self.look()
+
+    def poll_left(self, lease: Lease) -> float:
+        """Return for how long a release must hide a message from our own open polls, in seconds.
+
+        A poll of an ended consumer would receive it, and its answer be released. But each receive
+        brings it nearer to the dead-letter queue. If its worker has died, it must not wait, unless
+        it has one receive left at most.
+        """
+        if self.is_urgent and not lease.has_few_receives:
+            return 0.0
+        polls = (
+            poll
+            for receiver in (*tuple(self._receivers.values()), *self._closed)
+            for poll in receiver.polls
+            if not receiver.wants(poll.source.name)
+        )
+        return max(0.0, ends_at(polls, lease.queue_url) - clock.now())
+
+    def _receiver(self, channel: int) -> Receiver:
+        # Its queues and its room come from different threads.
+        with self._lock:
+            receiver = self._receivers.get(channel)
+            if receiver is None:
+                receiver = self._receivers[channel] = self._new_receiver(channel)
+            return receiver
+
+    def _new_receiver(self, channel: int) -> Receiver:
+        return Receiver(
+            keeper=self._keeper,
+            clients=self._clients,
+            waitlist=self._waitlist,
+            polled=self.polled,
+            lock=self._lock,
+            hand_over=lambda messages: self._deliver(channel, messages),
+            keep=self._keep,
+            release_one=self._release_one,
+            all_polls=lambda: self.polls,
+            concurrency=self._concurrency,
+        )
+
+    def _release_one(self, message: Mapping[str, Any], cause: str) -> None:
+        """Make a message visible again that no one takes, or send it again.
+
+        It is sent again if a release would make it a dead letter. A FIFO queue would put it behind
+        the other messages of its group.
+        """
+        handle = message["ReceiptHandle"]
+        lease = self._keeper.find(handle)
+        if lease is None:
+            return
+        is_last = lease.is_last_receive and not is_fifo(lease.queue_url)
+        delay = self.poll_left(lease)
+        if is_last and cause in HANDED_ON and message.get("Body"):
+            self._sender.send_again(handle, content_of(message), delay, cause)
+        else:
+            self._keeper.release(handle, delay, cause)

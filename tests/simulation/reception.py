@@ -1,0 +1,224 @@
+"""The real `Reception` of a keeper, whose polls wait at the simulated SQS instead of on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.link.receiving_end import HandOver
+from celery_sqs_heartbeat.receiving.answers import Message
+from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
+from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source
+from tests.simulation.looking import next_look
+from tests.simulation.polls import WAIT_SECONDS, LostPoll
+
+if TYPE_CHECKING:
+    from tests.simulation.process import KeeperProcess
+
+#: How long a poll waits until as many messages fit as are worth a receive, in seconds.
+GATHER_SECONDS = 0.05
+
+
+class SimulatedReception(Reception):
+    """Receives in a simulated process.
+
+    Attributes:
+        has_finished: Whether its process has ended after its last polls.
+    """
+
+    def __init__(
+        self, process: KeeperProcess, keeper: Any, sender: MessageSender, hand_over: HandOver
+    ) -> None:
+        self.process = process
+        self.world = process.worker.world
+        self.has_finished = False
+        self._reads_until = 0.0
+        self._looks_at: float | None = None
+        super().__init__(
+            keeper,
+            clients=lambda url: None,
+            sender=sender,
+            deliver=hand_over.deliver,
+            keep=hand_over.keep,
+            most_waiting=self.world.order.waiting,
+            concurrency=self.world.profile.concurrency,
+        )
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a keeper that ends still waits for the open polls."""
+        return bool(self.polls) and self.world.clock() < self._reads_until
+
+    def look(self) -> None:
+        """Hand over and receive what nothing else may report, and look again when it is time."""
+        super().look()
+        self.world.order.check_waiting(self.process.worker.name, len(self._waitlist))
+        self._look_later()
+
+    def end(self) -> None:
+        """Receive no more. What open polls still bring is released."""
+        if self._has_ended:
+            return
+        if polls := self.polls:
+            self.world.disturb(self.process.worker.name, "shuts down during a poll")
+            # Plus the time that the answer takes.
+            wait = max(poll.waits for poll in polls) + 3 * self.world.profile.call_timeout
+            self._reads_until = self.world.clock() + wait
+            go_on = partial(self.process.run, self.process.go_on)
+            self.world.clock.at(self._reads_until, go_on)
+        super().end()
+
+    def poll_left(self, lease: Lease) -> float:
+        """Return for how long a release must hide a message from our own open polls, in seconds."""
+        if self.is_urgent and not lease.has_few_receives:
+            return 0.0
+        polls = [
+            poll
+            for receiver in [*self._receivers.values(), *self._closed]
+            for poll in receiver.polls
+            if not receiver.wants(poll.source.name)
+        ]
+        return max(0.0, ends_at(polls, lease.queue_url) - self.process.worker.now())
+
+    def abandon(self) -> None:
+        """Note that the process has died. SQS answers its open polls, and no one reads that."""
+        for receiver in [*self._receivers.values(), *self._closed]:
+            receiver._receiving.make_last()
+
+    def _receiver(self, channel: int) -> Receiver:
+        is_new = channel not in self._receivers
+        receiver = super()._receiver(channel)
+        if is_new:
+            receiver._receiving = SimulatedReceiving(self, receiver)
+        return receiver
+
+    def _look_later(self) -> None:
+        receivers = [*self._receivers.values(), *self._closed]
+        is_unsure = any(each.intake.is_unsure for each in receivers)
+        wait = next_look(self.world, is_unsure, len(self._waitlist))
+        if wait is None:
+            return
+        due = self.world.clock() + wait
+        if self._looks_at is None or due < self._looks_at:
+            self._looks_at = due
+            self.world.clock.at(due, partial(self.process.run, partial(self._look_at, due)))
+
+    def _look_at(self, due: float) -> None:
+        # Otherwise an earlier look has taken its place.
+        if due == self._looks_at:
+            self._looks_at = None
+            self.process.go_on()
+
+
+class SimulatedReceiving(Receiving):
+    """The real rules for which polls are open, without their threads."""
+
+    def __init__(self, reception: SimulatedReception, receiver: Receiver) -> None:
+        super().__init__(room=receiver._room, take=lambda poll, messages: None)
+        self._reception = reception
+        self._receiver = receiver
+        self._world = reception.world
+        self._process = reception.process
+        #: By open poll: makes it the last one.
+        self._enders: dict[Poll, Any] = {}
+
+    def remove(self, name: str) -> None:
+        """Begin no more polls of a queue."""
+        super().remove(name)
+        self.make_last(name)
+
+    def stop(self) -> None:
+        """Begin no more polls."""
+        super().stop()
+        self.make_last()
+
+    def make_last(self, name: str | None = None) -> None:
+        """Let the open polls end after their present wait."""
+        now = self._process.worker.now()
+        for poll, make_last in list(self._enders.items()):
+            if name is None or poll.source.name == name:
+                del self._enders[poll]
+                if poll.waits:
+                    # One simulated poll stands for many that follow each other.
+                    poll.sent_at = now - (now - poll.sent_at) % poll.waits
+                make_last()
+
+    def _start_all(self, polls: Sequence[Poll]) -> list[tuple[Source, str]]:
+        clock = self._world.clock
+        for poll in polls:
+            if poll.is_beside:
+                self._world.disturb(self._process.worker.name, "has several polls open")
+            # Never overdue: `clock.now` is another clock.
+            poll.is_sent = False
+            if poll.grown is None:
+                self._send(poll)
+            else:
+                at = clock() + GATHER_SECONDS
+                clock.at(at, partial(self._process.run, partial(self._send, poll)))
+        return []
+
+    def _send(self, poll: Poll) -> None:
+        world, process, worker = self._world, self._process, self._process.worker
+        poll.grown = None
+        queue = poll.queue = self._receiver._queues.get(poll.source.name)
+        if queue is None or self._is_stopping:
+            self._close(poll)
+            return
+        sent_at = poll.sent_at = worker.now()
+        suspended = worker.suspended
+        wait = queue.wait_of(is_beside=poll.is_beside)
+        poll.waits = float(wait)
+        # A server that is stalled may answer after the last seconds for which the worker waits.
+        held_for = world.starting.left(worker.name)
+        worker.hurry(queue.terms.threshold)
+
+        def deliver(messages: list[Message], skipped: float, *, is_late: bool = False) -> None:
+            if messages and self._reception.has_finished and not held_for and not is_late:
+                world.fail(f"{worker.name} ended without reading {len(messages)} messages")
+            process.run(partial(arrive, messages, skipped, is_late=is_late))
+
+        def arrive(messages: list[Message], skipped: float, *, is_late: bool) -> None:
+            for message in messages:
+                if suspended != worker.suspended:
+                    world.truth[message["MessageId"]].excuses.add("suspend")
+            self._answer(poll, queue, messages, sent_at + skipped, is_late=is_late)
+
+        if world.loses_poll():
+            lost = LostPoll(url=queue.url, waits=wait, count=poll.count, timeout=queue.timeout)
+            world.lose_poll(worker.name, lost, partial(deliver, is_late=True))
+            if worker.gives_up_polls:
+                world.clock.at(world.clock() + lost.patience, partial(deliver, [], 0.0))
+        else:
+            lasts = poll.waits if poll.is_beside else WAIT_SECONDS
+            self._enders[poll] = world.poll(
+                queue.url, poll.count, wait, queue.timeout, deliver, held_for, lasts
+            )
+
+    def _answer(
+        self,
+        poll: Poll,
+        queue: ConsumedQueue,
+        messages: list[Message],
+        sent_at: float,
+        *,
+        is_late: bool,
+    ) -> None:
+        """Take the answer of a poll, as `Receiving._poll` and `Receiver._take` do."""
+        receiver, source = self._receiver, poll.source
+        if not is_late:
+            self._enders.pop(poll, None)
+            source.is_idle, source.last = not messages, len(messages)
+            source.is_busy = len(messages) >= poll.count
+            poll.is_over = True
+        if messages and not receiver.wants(queue.name):
+            receiver.intake.refuse(queue, messages, sent_at=sent_at)
+        elif messages:
+            receiver.intake.take(queue, messages, sent_at=sent_at)
+        if not is_late:
+            self._close(poll)
+        self._process.go_on()
