@@ -15,7 +15,7 @@ from tests import size
 LIMITS = {
     "core": (size.core, 170, 13_920),
     "package": (size.package, 415, 26_890),
-    "tests": (size.tests, 573, 56_420),
+    "tests": (size.tests, 573, 56_450),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
