@@ -6,6 +6,8 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from celery_sqs_heartbeat.leases.events import HANDED_ON
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.received_as import Receive
 
 #: How the names of FIFO queues end (SQS API reference, CreateQueue, QueueName).
@@ -84,6 +86,17 @@ def content_of(message: Mapping[str, Any]) -> dict[str, Any]:
             for name, each in attributes.items()
         },
     }
+
+
+def is_sent_again(lease: Lease, message: Mapping[str, Any], cause: str) -> bool:
+    """Return whether a message must be sent again instead of being released, for a cause.
+
+    SQS would move it to the dead-letter queue, although its task never started, and nothing is
+    known to be wrong with it. A FIFO queue would put the copy behind the others of its group.
+    """
+    is_new = lease.is_last_receive and lease.started_at is None
+    can_be_sent = bool(message.get("Body")) and not is_fifo(lease.queue_url)
+    return is_new and can_be_sent and cause in HANDED_ON
 
 
 def _text_of(message: Mapping[str, Any], attribute: str) -> str | None:

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.leases.actions import is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.message import content_of
+from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.credit import Credit
@@ -286,11 +286,9 @@ class LinkedKeeper:
             self._flush()
 
     def _orders(self, *, is_late: bool) -> list[Message]:
-        """Return the orders that follow the leases, in the order of their kinds, or the others."""
-        orders = list(self._kept_orders.values())
-        if not is_late:
-            return [each for each in orders if each[0] not in _AFTER_LEASES]
-        return [each for kind in _AFTER_LEASES for each in orders if each[0] == kind]
+        """Return the orders that follow the leases, or the others."""
+        orders = self._kept_orders.values()
+        return [each for each in orders if (each[0] in _AFTER_LEASES) is is_late]
 
     def detach(self) -> None:
         """Note that no keeper runs."""
@@ -367,8 +365,9 @@ class LinkedKeeper:
     def _say_released(self, held: HeldMessage) -> None:
         lease = held.lease
         # The delay as it was cut: the caller may have passed any type that acts as a number.
-        message = held.message if held.is_sent_again else None
-        content = [] if message is None else [content_of(message)]
+        message = held.message
+        is_again = message is not None and is_sent_again(lease, message, lease.cause)
+        content = [content_of(message)] if message is not None and is_again else []
         self._post(("release", held.number, lease.release_delay, lease.cause, *content))
 
     def _post(self, message: Message, *, is_urgent: bool = True) -> None:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from celery_sqs_heartbeat.current.table import Flag, Mark, Record, Table, key_of
-from celery_sqs_heartbeat.leases.events import HANDED_ON
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.message import is_fifo
 
 _STATUSES = {
     Mark.HELD: LeaseStatus.OWNED,
@@ -49,8 +47,7 @@ class HeldMessage:
         pid: The process that runs its task; None before the task starts.
         is_delivered: Whether the worker has got it. If not, only its handle is known here, for the
             case that the keeper that has it dies.
-        message: The message as SQS returned it, if a release before its task starts would make it a
-            dead letter; see `is_sent_again`.
+        message: The message as SQS returned it, if this is its last receive; see `is_sent_again`.
         seen: Its bytes in the table when the lease was last updated from it.
     """
 
@@ -62,24 +59,6 @@ class HeldMessage:
     is_delivered: bool = True
     message: Mapping[str, Any] | None = field(default=None, repr=False)
     seen: bytes = field(default=b"", repr=False)
-
-    def keep(self, message: Mapping[str, Any]) -> None:
-        """Keep a message that was just received, if it may have to be sent again.
-
-        A FIFO queue would put it behind the other messages of its group.
-        """
-        is_needed = self.lease.is_last_receive and not is_fifo(self.lease.queue_url)
-        self.message = message if is_needed and message.get("Body") else None
-
-    @property
-    def is_sent_again(self) -> bool:
-        """Whether it is sent again instead of being released.
-
-        SQS would move it to the dead-letter queue, although its task never started, and nothing is
-        known to be wrong with it.
-        """
-        is_new = self.message is not None and self.lease.started_at is None
-        return is_new and self.lease.cause in HANDED_ON
 
     def refresh(self) -> Lease:
         """Update the lease from the table, and return it."""
@@ -109,10 +88,6 @@ class HeldMessage:
     def is_over(self) -> bool:
         """Return whether the keeper is done with it."""
         return bool(self._flags() & Flag.OVER)
-
-    def is_deleted(self) -> bool:
-        """Return whether SQS has confirmed the delete."""
-        return bool(self._flags() & Flag.DELETED)
 
     def was_released(self) -> bool:
         """Return whether the keeper has sent a release, or is done with it."""

@@ -89,8 +89,8 @@ class HeldMessages:
             number=number,
             table=self.table,
             place=self.table.place_of(key_of(lease.handles[0])),
+            message=message if lease.is_last_receive else None,
         )
-        held.keep(message)
         if (former := self._by_key.get(lease.key)) is not None:
             # It was released, and received again.
             self._forget(former)

@@ -34,8 +34,7 @@ class HandOver:
         headed: list[tuple[Message, Mapping[str, Any]]] = [
             ((channel, each.queue.name, number, *lease_fields(each.lease)), each.message)
             for each in messages
-            if (number := self._leases.number(each.handle)) is not None
-            and self._leases.lease(number) is not None
+            if (number := self._leases.live_number(each.handle)) is not None
         ]
         if headed and not self._outlet.send(headed):
             self.keep(messages)
@@ -44,7 +43,7 @@ class HandOver:
     def keep(self, messages: list[Arrived]) -> None:
         """Have the worker know the handles of messages that would be lost with this process."""
         for each in messages:
-            number = self._leases.number(each.handle)
+            number = self._leases.live_number(each.handle)
             if number is not None:
                 self._send(("kept", number, lease_fields(each.lease)))
 

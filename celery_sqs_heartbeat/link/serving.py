@@ -221,6 +221,10 @@ class NumberedLeases:
         """Return the lease of a number; None if it has ended."""
         return self._leases.get(number)
 
+    def live_number(self, receipt_handle: str) -> int | None:
+        """Return the number of the lease that has a receipt handle; None if it has ended."""
+        return self._by_handle.get(receipt_handle)
+
     def number(self, receipt_handle: str) -> int | None:
         """Return the number that a receipt handle has, or recently had."""
         number = self._by_handle.get(receipt_handle)

@@ -9,9 +9,9 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import HANDED_ON, WORKER_DIED
+from celery_sqs_heartbeat.leases.events import WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.leases.message import content_of, is_fifo
+from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.receiver import CLOSED, Receiver, ends_at
@@ -171,18 +171,13 @@ class Reception:
         )
 
     def _release_one(self, message: Mapping[str, Any], cause: str) -> None:
-        """Make a message visible again that no one takes, or send it again.
-
-        It is sent again if a release would make it a dead letter. A FIFO queue would put it behind
-        the other messages of its group.
-        """
+        """Make a message visible again that no one takes, or send it again."""
         handle = message["ReceiptHandle"]
         lease = self._keeper.find(handle)
         if lease is None:
             return
-        is_last = lease.is_last_receive and not is_fifo(lease.queue_url)
         delay = self.poll_left(lease)
-        if is_last and cause in HANDED_ON and message.get("Body"):
+        if is_sent_again(lease, message, cause):
             self._sender.send_again(handle, content_of(message), delay, cause)
         else:
             self._keeper.release(handle, delay, cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from celery_sqs_heartbeat.common.escaping import get_logger
@@ -38,10 +39,10 @@ class Deliverer:
         """
         heartbeat = self._heartbeat
         lost_errors = self._kombu.lost_errors
-        waiting = list(reversed([*messages]))
+        waiting = deque(messages)
         try:
             while waiting and not (heartbeat.is_ending or self._kombu.is_closed):
-                arrived = waiting.pop()
+                arrived = waiting.popleft()
                 try:
                     self._deliver(arrived)
                 except Exception as error:
@@ -53,7 +54,7 @@ class Deliverer:
                 finally:
                     heartbeat.arriving.discard(arrived.handle)
         finally:
-            self.release(waiting[::-1])
+            self.release(waiting)
 
     def release(self, messages: Sequence[Arrived]) -> None:
         """Release messages whose consumer has ended, the last one first."""

@@ -94,8 +94,9 @@ class Feed:
         self._heartbeat.arriving.update(each.handle for each in messages)
         self._waiting += messages
         self._wake()
-        # The consumer may have ended meanwhile.
-        self._release_orphans()
+        if not all(self._has_consumer(each.queue) for each in messages):
+            # It has ended meanwhile.
+            self._release_orphans()
 
     def deliver(self) -> bool:
         """Deliver messages. Return whether there were any.

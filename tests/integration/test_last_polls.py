@@ -37,7 +37,7 @@ CHANNEL, ROOM = 1, 20
 
 
 class Kept:
-    """A keeper on a thread, and its worker's end. The worker reads messages only when told to.
+    """A keeper on a thread, and its worker's end. The worker reads messages only by `pull`.
 
     Attributes:
         arrived: What the worker has read.

@@ -326,7 +326,7 @@ class Delivery:
     """A feed that gets messages, with a keeper that notes what it hears.
 
     Attributes:
-        allowed: How many more messages the keeper may hand over, each time that it was told.
+        allowed: How many more messages the keeper may hand over, each time that it was said.
         slots: How many prefetch slots are free; None without a limit.
         taken: The tags of the messages that take a slot.
         consumers: The queues that have one.
