@@ -167,7 +167,8 @@ class Apart:
 
     def _push(self) -> None:
         self._is_pushing = False
-        if not self.keeper.push() or self.keeper._credit._due:
+        credit = self.keeper._credit
+        if not self.keeper.push() or credit._said != credit._rooms:
             self._push_later()
 
     def _pull(self) -> None:

@@ -395,7 +395,7 @@ def test_credit_that_forgets_what_a_dead_keeper_handed_over_is_found(
     def forget(credit: Credit) -> None:
         begin(credit)
         credit._got_before.clear()
-        credit._due.update(credit._rooms)
+        credit._said.clear()
         credit.say()
 
     monkeypatch.setattr(Credit, "begin", forget)
