@@ -79,10 +79,10 @@ def _lives_on(history: WorkerHistory) -> bool:
 
 
 def _was_left(delivery: Delivery, down: Down, history: WorkerHistory) -> bool:
-    """Return whether a keeper died, or stopped until it died, while the receive was under way."""
+    """Return whether a keeper died, or was stopped until it died, before it read the answer."""
     call, at = delivery.receive, down.harm.at
     was_sent = call.started <= at + HASTE
-    return down.dies and was_sent and free(call.ended, at, history.slow) < READING_SECONDS
+    return down.dies and was_sent and free(call.ended, at, history.halts) < READING_SECONDS
 
 
 def _asked_at(delivery: Delivery, history: WorkerHistory) -> float:

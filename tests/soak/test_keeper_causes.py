@@ -206,6 +206,10 @@ def in_a_poll(answered: float = 2.0) -> Story:
         pytest.param(in_a_poll().harm("keeper-kill", "a", 1.5), id="it was killed"),
         pytest.param(in_a_poll().harm("keeper-kill", "a", 2.05), id="before it read the answer"),
         pytest.param(in_a_poll().hang("a", 1.5, 2.8), id="it hung, and was killed"),
+        pytest.param(
+            in_a_poll().hang("a", 1.5, 2.8, died=False).harm("keeper-kill", "a", 2.8),
+            id="it was killed as it continued",
+        ),
     ],
 )
 def test_what_a_poll_of_a_dead_keeper_gets_stays_hidden(story: Story) -> None:
