@@ -115,7 +115,9 @@ class Calls:
             answered([Outcome.UNKNOWN] * len(call.entries))
 
         lasting = (world.outage, world.holding, world.hangs) if self._may_hang() else ()
-        sources = (world.starting, *lasting)
+        # It stalls for the process that starts, not for the keeper of one that has died.
+        starting = (world.starting,) if host.worker_is_up else ()
+        sources = (*starting, *lasting)
         hang = next((hang for each in sources if (hang := each.draw(worker.name, call))), NONE)
 
         def send() -> None:
