@@ -206,12 +206,6 @@ class Attendant:
 
     def _take(self, message: list[Any]) -> None:
         match message:
-            case ["over", int(number)]:
-                self._keeper.end(number)
-            case ["kept", int(number), list(fields)]:
-                self._keeper.keep(number, fields)
-            case ["again", int(number), *receive]:
-                self._keeper.receive_again(number, *receive)
             case ["event", int(_), list(values)]:
                 event = read_event(values)
                 self._keeper.note_event(event)
@@ -220,7 +214,7 @@ class Attendant:
                 emit(line)
             case ["stats", dict(stats)]:
                 self.stats = stats
-            case _:
+            case _ if not self._keeper.take(message):
                 raise BrokenLink(f"the keeper sent an unknown message: {message[0]!r}")
 
     def _look(self) -> None:

@@ -121,7 +121,7 @@ class LinkedKeeper:
     def _pull(self, most: float = MOST_READ) -> bool:
         arrived = []
         for (channel, queue, number, *fields), message in self._inlet.read(most):
-            held = self._held_messages.add(number, messages.read_fields(fields), message)
+            held = self._held_messages.add(number, messages.read_lease(fields), message)
             self._credit.note(channel)
             if held.is_over():
                 self._held_messages.end(number)
@@ -317,20 +317,19 @@ class LinkedKeeper:
         with self._lock:
             return self._flush()
 
-    def keep(self, number: int, fields: list[Any]) -> None:
-        """Note a message that the keeper has received, and not handed over."""
+    def take(self, message: list[Any]) -> bool:
+        """Take what the keeper reports about a lease. Return False if it is about anything else."""
         with self._lock:
-            self._held_messages.keep(number, messages.read_fields(fields))
-
-    def receive_again(self, number: int, *receive: Any) -> None:
-        """Note that the keeper has received a message again."""
-        with self._lock:
-            self._held_messages.receive_again(number, *receive)
-
-    def end(self, number: int) -> None:
-        """Note that the keeper is done with a message."""
-        with self._lock:
-            self._held_messages.end(number)
+            match message:
+                case ["over", int(number)]:
+                    self._held_messages.end(number)
+                case ["kept", int(number), list(fields)]:
+                    self._held_messages.keep(number, messages.read_lease(fields))
+                case ["again", int(number), *receive]:
+                    self._held_messages.receive_again(number, *receive)
+                case _:
+                    return False
+        return True
 
     def note_event(self, event: Event) -> None:
         """Note an event of a lease."""

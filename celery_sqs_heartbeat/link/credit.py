@@ -62,5 +62,5 @@ class Credit:
 
     def end(self, channel: int) -> None:
         """Forget a channel that was closed."""
-        for known in (self._rooms, self._said):
-            known.pop(channel, None)
+        self._rooms.pop(channel, None)
+        self._said.pop(channel, None)

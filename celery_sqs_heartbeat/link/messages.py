@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
@@ -22,29 +23,11 @@ from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 12
+VERSION = 13
 
-_FIELDS = (
-    "queue_url",
-    "message_id",
-    "receipt_handle",
-    "receive_count",
-    "last_timeout",
-    "held_since",
-    "received_at",
-    "expires_at",
-    "hidden_until",
-    "task",
-    "task_id",
-    "max_receive_count",
-    "sent_time",
-    "first_received_time",
-    "group",
-    "sequence_number",
-)
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
-_KEPT = (
+_LEASE = (
     "queue_url",
     "message_id",
     "task",
@@ -70,41 +53,21 @@ _KEPT = (
     "more_handles",
     "has_place",
 )
+_terms_of = attrgetter(*_TERMS)
+_event_of = attrgetter(*_EVENT)
+_lease_of = attrgetter(*_LEASE)
 
 
 def lease_fields(lease: Lease) -> Message:
-    """Return what a worker learns of a lease on a message that it gets, or will get."""
-    return (
-        lease.queue_url,
-        lease.message_id,
-        lease.receipt_handle,
-        lease.receive_count,
-        lease.last_timeout,
-        lease.held_since,
-        lease.received_at,
-        lease.expires_at,
-        lease.hidden_until,
-        lease.task,
-        lease.task_id,
-        lease.max_receive_count,
-        lease.sent_time,
-        lease.first_received_time,
-        lease.group,
-        lease.sequence_number,
-        lease.more_handles,
-        _terms(lease.terms),
-    )
+    """Return what one end learns from the other about a lease, except its goal and its status."""
+    return (*_lease_of(lease), _terms_of(lease.terms))
 
 
-def read_fields(values: list[Any]) -> Lease:
-    """Return the lease of these fields, as its worker knows it."""
-    *plain, more_handles, terms = values
-    lease = Lease(
-        terms=read_terms(terms),
-        more_handles=tuple(more_handles),
-        **dict(zip(_FIELDS, plain, strict=True)),
-    )
-    lease.lasts_until(lease.expires_at, lease.last_timeout)
+def read_lease(values: list[Any]) -> Lease:
+    """Return a lease of these fields that is held."""
+    *plain, terms = values
+    lease = Lease(terms=read_terms(terms), **dict(zip(_LEASE, plain, strict=True)))
+    lease.more_handles = tuple(lease.more_handles)
     return lease
 
 
@@ -127,8 +90,8 @@ def consume(channel: int, queues: Iterable[ConsumedQueue]) -> Message:
 
 def _plain(queue: ConsumedQueue) -> dict[str, Any]:
     plain = {field.name: getattr(queue, field.name) for field in fields(ConsumedQueue)}
-    plain["terms"] = _terms(queue.terms)
-    plain["task_terms"] = {name: _terms(each) for name, each in queue.task_terms.items()}
+    plain["terms"] = _terms_of(queue.terms)
+    plain["task_terms"] = {name: _terms_of(each) for name, each in queue.task_terms.items()}
     return plain
 
 
@@ -136,17 +99,6 @@ def read_queue(plain: dict[str, Any]) -> ConsumedQueue:
     """Return the queue of such a message."""
     task_terms = {name: read_terms(each) for name, each in plain["task_terms"].items()}
     return ConsumedQueue(**{**plain, "terms": read_terms(plain["terms"]), "task_terms": task_terms})
-
-
-def _terms(terms: LeaseTerms) -> Message:
-    return (
-        terms.visibility_timeout,
-        terms.threshold,
-        terms.max_lease,
-        terms.extend,
-        terms.extend_late,
-        terms.in_order,
-    )
 
 
 def read_terms(values: list[Any]) -> LeaseTerms:
@@ -157,31 +109,14 @@ def read_terms(values: list[Any]) -> LeaseTerms:
 def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
     """Return the message that makes a new keeper continue a lease."""
     lease = held.lease
-    return (
-        "resume",
-        held.number,
-        was_releasing,
-        held.pid,
-        _terms(lease.terms),
-        lease.goal.value,
-        lease.status.value,
-        {name: getattr(lease, name) for name in _KEPT},
-    )
-
-
-def read_lease(terms: list[Any], goal: str, status: str, kept: dict[str, Any]) -> Lease:
-    """Return the lease of such a message."""
-    kept = {**kept, "more_handles": tuple(kept["more_handles"])}
-    return Lease(terms=read_terms(terms), goal=Goal(goal), status=LeaseStatus(status), **kept)
+    state = (lease.goal.value, lease.status.value, lease_fields(lease))
+    return ("resume", held.number, was_releasing, held.pid, *state)
 
 
 def event(number: int, happened: Event) -> Message:
     """Return the message for an event of a lease."""
-    plain = {name: getattr(happened, name) for name in _EVENT}
-    for name in ("kind", "action", "outcome"):
-        if plain[name] is not None:
-            plain[name] = plain[name].value
-    return ("event", number, [plain[name] for name in _EVENT])
+    # Enums are sent by their values.
+    return ("event", number, [getattr(each, "value", each) for each in _event_of(happened)])
 
 
 def read_event(values: list[Any]) -> Event:

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
@@ -154,8 +154,13 @@ class KeeperEnd:
                 self._keeper.remember(
                     releases=[((url, message_id), handle) for (url, message_id), handle in releases]
                 )
-            case ["resume", number, was_releasing, pid, *lease]:
-                self._resume(number, pid, read_lease(*lease), was_releasing)
+            case ["resume", number, was_releasing, pid, goal, status, list(fields)]:
+                lease = read_lease(fields)
+                lease.goal, lease.status = Goal(goal), LeaseStatus(status)
+                self._leases.expect(number, *lease.handles)
+                if pid is not None:
+                    self._leases.pids[number] = pid
+                self._keeper.resume(lease, was_releasing=was_releasing)
             case _:
                 return False
         return True
@@ -180,12 +185,6 @@ class KeeperEnd:
         if content is not None:
             return self._sender.send_again(receipt_handle, content, delay, cause)
         return self._keeper.release(receipt_handle, delay, cause)
-
-    def _resume(self, number: int, pid: int | None, lease: Lease, was_releasing: bool) -> None:
-        self._leases.expect(number, *lease.handles)
-        if pid is not None:
-            self._leases.pids[number] = pid
-        self._keeper.resume(lease, was_releasing=was_releasing)
 
     def _by_handle(self, number: int, act: Callable[[str], bool]) -> bool:
         lease = self._leases.lease(number)

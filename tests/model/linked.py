@@ -262,16 +262,10 @@ class Linked:
         while said and most > 0:
             most -= 1
             match said.popleft():
-                case ["over", int(number)]:
-                    self.worker.end(number)
-                case ["kept", int(number), list(fields)]:
-                    self.worker.keep(number, fields)
-                case ["again", int(number), *receive]:
-                    self.worker.receive_again(number, *receive)
                 case ["event", int(_), list(values)]:
                     self.worker.note_event(read_event(values))
                 case other:
-                    raise AssertionError(other)
+                    assert self.worker.take(other), other
 
     def deliver(self) -> None:
         """Have both ends handle all messages."""

@@ -297,15 +297,9 @@ class Apart:
         self.keeper.pull()
         for message in messages:
             match message:
-                case ["over", number]:
-                    self.keeper.end(number)
-                case ["kept", number, fields]:
-                    self.keeper.keep(number, fields)
-                case ["again", number, *receive]:
-                    self.keeper.receive_again(number, *receive)
                 case ["event", _, values]:
                     self.keeper.note_event(read_event(values))
-                case _:
+                case _ if not self.keeper.take(message):
                     self._world.fail(f"the worker can't take {message[0]}")
 
     def _note_away(self, seconds: float = 0.0) -> None:

@@ -237,13 +237,7 @@ class Joined:
 
     def _take_report(self, said: Message) -> None:
         match json.loads(write(said)):
-            case ["over", int(number)]:
-                self.worker.end(number)
-            case ["kept", int(number), list(fields)]:
-                self.worker.keep(number, fields)
-            case ["again", int(number), *receive]:
-                self.worker.receive_again(number, *receive)
             case ["event", int(_), list(values)]:
                 self.worker.note_event(read_event(values))
             case other:
-                raise AssertionError(other)
+                assert self.worker.take(other), other

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.messages import lease_fields, read_fields
+from celery_sqs_heartbeat.link.messages import lease_fields, read_lease
 from tests.support.board import Board
 
 QUEUE = "https://sqs/1/q"
@@ -173,7 +173,7 @@ def test_a_message_that_was_received_again_before_it_was_handed_over_has_all_its
     worker.board.show(lease)
     lease.add_handle("h2")
     lease.receipt_handle = "h2"
-    given = read_fields(json.loads(json.dumps(lease_fields(lease))))
+    given = read_lease(json.loads(json.dumps(lease_fields(lease))))
     holding = worker.holdings.add(1, given, {"Body": "b", "ReceiptHandle": "h"})
     assert worker.holdings.get("h") is worker.holdings.get("h2") is holding
     assert holding.place is not None

@@ -447,7 +447,7 @@ def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -
     said = list(after.messages)
     assert said[:4] == [["hello"], ["gap", 1.0], ["reach", "a", 2], ["reach", "b", 1]]
     assert said[4] == ["finished", [[QUEUE, "done"]]]
-    assert [(each[0], each[1], each[3], each[5]) for each in said[5:]] == [
+    assert [(each[0], each[1], each[3], each[4]) for each in said[5:]] == [
         ("resume", NUMBERS, 4711, "hold"),
         ("resume", NUMBERS + 1, None, "delete"),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 from mmap import mmap
 from typing import Any
 
@@ -311,8 +310,8 @@ def test_only_events_that_its_worker_needs_are_reported(served: Served) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        ["resume", 1, False, None, [], "held", "ours", {"no": "field"}],
-        ["resume", 1, False, None, list(astuple(TERMS)), "no", "ours", {}],
+        ["resume", 1, False, None, "hold", "owned", ["no", "field", []]],
+        ["resume", 1, False, None, "no", "owned", [*messages.lease_fields(lease_of("h"))]],
         ["finished", [1]],
         ["unanswered", [["no", "handle", "here"]]],
     ],
