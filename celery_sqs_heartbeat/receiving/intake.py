@@ -1,8 +1,9 @@
 """What one channel has received: leased here, and handed over as soon as its tasks may start.
 
-A message of an answer is handed over if it is new, certainly ours, the first of its group, and if
-there is room for it. What must wait, waits here, with its lease. Room is a credit: its owner says
-up to which number, counted from the first, messages may be handed over.
+A message of an answer is handed over if it is new, certainly ours, and the first of its group. What
+must wait, waits here, with its lease. Room is a credit: its owner says up to which number, counted
+from the first, it can use messages. Polls follow it. What they bring beyond it is handed over, too,
+because it would die with this process.
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 
 logger = get_logger(__name__)
 
-#: How many characters the bodies of waiting messages may have. One has up to 1 MiB, and an answer
-#: may have ten.
-MOST_BYTES = 32 << 20
 _NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
 _NOT_STARTED = {
     ReceivedAs.REDELIVERED: (
@@ -87,21 +85,21 @@ class Intake:
         self._lock = lock
         self._hand_over = hand_over
         self._batches: list[_Batch] = []
-        self._ready: deque[Arrived] = deque()
+        self._ready: list[Arrived] = []
         self._limit = self._handed_over = 0
         self._ended: set[str] = set()
         self._has_ended = False
 
     @property
     def room(self) -> int:
-        """How many more messages may be handed over, beside those that are held here."""
+        """How many more messages can be used, beside those that are held here."""
         arriving = sum(len(each.left) + len(each.ours) for each in tuple(self._batches))
         held = arriving + len(self._ready) + self._waitlist.next_up
         return self._limit - self._handed_over - held
 
     @property
     def free(self) -> int:
-        """How many more messages may be handed over."""
+        """How many more messages can be used."""
         return self._limit - self._handed_over
 
     @property
@@ -109,13 +107,8 @@ class Intake:
         """Whether SQS must confirm an extension before messages may be handed over."""
         return bool(self._batches)
 
-    @property
-    def is_heavy(self) -> bool:
-        """Whether the bodies that wait here take so much memory that no more must be received."""
-        return sum(len(each.message.get("Body") or "") for each in tuple(self._ready)) > MOST_BYTES
-
     def allow(self, limit: int) -> None:
-        """Set how many messages may be handed over in all. It may be less than before."""
+        """Set how many messages the channel can use in all. It may be less than before."""
         self._limit = limit
 
     def begin(self, *queues: str) -> None:
@@ -177,11 +170,9 @@ class Intake:
             dropped = [each for batch in tuple(self._batches) for each in self._go_through(batch)]
             self._waitlist.take_due()
             self._release_ended()
-            over = []
-            while self._ready and self._handed_over < self._limit:
-                if self._is_held(arrived := self._ready.popleft()):
-                    over.append(arrived)
-                    self._handed_over += 1
+            over = [each for each in self._ready if self._is_held(each)]
+            self._ready.clear()
+            self._handed_over += len(over)
         if over and (missed := self._hand_over(over)):
             with self._lock:
                 self._handed_over -= missed

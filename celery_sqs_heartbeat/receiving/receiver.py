@@ -147,7 +147,7 @@ class Receiver:
         return self._receiving.join(timeout)
 
     def allow(self, limit: int, prefetch_count: int) -> None:
-        """Set how many messages may be handed over in all."""
+        """Set how many messages the channel can use in all."""
         self._prefetch_count = prefetch_count
         self.intake.allow(limit)
 
@@ -179,7 +179,7 @@ class Receiver:
             return 0
         room = self.intake.room
         self._is_backed_up = self._keeper.ending >= MAX_ENDING
-        if room > 0 and (self._keeper.is_behind or self._is_backed_up or self.intake.is_heavy):
+        if room > 0 and (self._keeper.is_behind or self._is_backed_up):
             room = 0
         if room <= 0:
             for queue in tuple(self._queues):

@@ -79,7 +79,7 @@ class Reception:
             self._receiver(channel).consume(*queues)
 
     def allow(self, channel: int, limit: int, prefetch_count: int) -> None:
-        """Set how many messages a channel may get in all, and receive what there is room for."""
+        """Set how many messages a channel can use in all, and receive what there is room for."""
         if self._has_ended:
             return
         receiver = self._receiver(channel)

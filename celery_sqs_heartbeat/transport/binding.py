@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
@@ -49,6 +50,9 @@ class FeedProtocol(Protocol):
     def take(self, messages: list[Arrived]) -> None:
         """Take messages that were handed over for it."""
 
+    def fill(self) -> None:
+        """Receive what there is room for now."""
+
     def look(self) -> None:
         """Notice what has changed, and receive what there is room for."""
 
@@ -69,6 +73,8 @@ class Heartbeat:
         turned_at: When the consumer's thread last took messages, or began to receive, in seconds of
             `clock.now`.
         arriving: The receipt handles of messages that were handed over and are not delivered yet.
+        greenlets: Returns how many tasks a pool of greenlets runs at once; infinite in other pools.
+        in_greenlets: The requests that such a pool has.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
         start_queues: Returns the names of the queues with which the worker starts.
@@ -100,6 +106,8 @@ class Heartbeat:
     feeds: dict[int, FeedProtocol] = field(default_factory=dict)
     turned_at: float = 0.0
     arriving: set[str] = field(default_factory=set, repr=False)
+    greenlets: Callable[[], float] = lambda: math.inf
+    in_greenlets: WeakSet[LeasedRequestProtocol] = field(default_factory=WeakSet)
     check_pool: Callable[[Exception], object] = lambda error: None
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
@@ -137,6 +145,13 @@ class Heartbeat:
     def note_turn(self) -> None:
         """Note that the consumer's thread runs."""
         self.turned_at = clock.now()
+
+    def note_end(self, request: LeasedRequestProtocol) -> None:
+        """Note that the pool has run a request's task."""
+        if request in self.in_greenlets:
+            self.in_greenlets.discard(request)
+            for feed in tuple(self.feeds.values()):
+                feed.fill()
 
     def look(self) -> None:
         """Notice what no event reports: another attribute of a queue, a call that was lost."""

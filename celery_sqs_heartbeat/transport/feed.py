@@ -70,6 +70,8 @@ class Feed:
         """Receive what there is room for now. Can be called from any thread."""
         if self._urls and not self._heartbeat.is_ending:
             self._keeper.allow(self._number, self._free, self._kombu.prefetch_count)
+            if self._waiting and self._deliverable > 0:
+                self._wake()
 
     def look(self) -> None:
         """Notice what has changed about the queues, and receive what there is room for.
@@ -99,14 +101,11 @@ class Feed:
             self._release_orphans()
 
     def deliver(self) -> bool:
-        """Deliver messages. Return whether there were any.
-
-        Not more than an answer has, because the consumer's thread has other work: it sees signals
-        and acks.
-        """
+        """Deliver messages. Return whether there were any that could be."""
         self._heartbeat.note_turn()
+        most = self._deliverable
         messages: list[Arrived] = []
-        while self._waiting and len(messages) < MAX_RECEIVED:
+        while self._waiting and len(messages) < most:
             try:
                 messages.append(self._waiting.popleft())
             except IndexError:
@@ -117,11 +116,20 @@ class Feed:
         try:
             self._deliverer.deliver(messages)
         finally:
-            if self._waiting:
-                self._wake()
-        # Those that were not delivered have left room.
-        self.fill()
+            # Those that were not delivered have left room.
+            self.fill()
         return True
+
+    @property
+    def _deliverable(self) -> int:
+        """How many messages may be delivered in a turn, by the free slots and greenlets.
+
+        Not more than an answer has, because the consumer's thread has other work: it sees signals
+        and acks.
+        """
+        slots = self._kombu.free_slots()
+        greenlets = self._heartbeat.greenlets() - len(self._heartbeat.in_greenlets)
+        return int(min(MAX_RECEIVED, greenlets, MAX_RECEIVED if slots is None else slots))
 
     def _release_orphans(self) -> None:
         """Release the messages that wait for a consumer that has ended."""

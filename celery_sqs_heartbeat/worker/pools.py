@@ -30,6 +30,7 @@ from kombu.utils.encoding import safe_repr
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.starts import is_with_process
 
@@ -39,8 +40,11 @@ logger = get_logger(__name__)
 _ENDS_WORKER = (WorkerShutdown, WorkerTerminate)
 
 
-def guard_run(pool: Any) -> None:
+def guard_run(pool: Any, heartbeat: Heartbeat) -> None:
     """Guard how a pool without processes runs a task.
+
+    If it has greenlets, no message is delivered until one is free: a full pool blocks the
+    consumer, which then neither acks messages nor shuts down.
 
     Two kinds of errors must reach the task's request, as they do from a process: errors around
     the task (for example, of a result backend that is down), and errors that are not an
@@ -54,6 +58,9 @@ def guard_run(pool: Any) -> None:
         # It has processes.
         return
     apply = pool.on_apply
+    is_green = getattr(pool, "is_green", False)
+    if is_green:
+        heartbeat.greenlets = lambda: pool.limit
 
     def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = _leased_request(kwargs)
@@ -69,6 +76,9 @@ def guard_run(pool: Any) -> None:
                 accept_callback=start.accept, callback=start.end, timeout_callback=start.time_out
             )
             target = start.running(target)
+            if is_green:
+                # Also if a timer gives it to the pool, and it waits for a greenlet.
+                heartbeat.in_greenlets.add(request)
         return apply(target, *args, **kwargs)
 
     pool.on_apply = on_apply
@@ -233,9 +243,9 @@ class _Start:
 
     def end(self, result: Any) -> None:
         """Tell the request how its task ended."""
-        if self._is_refused:
-            return
         try:
+            if self._is_refused:
+                return
             if isinstance(result, _Failure):
                 self._request.on_failure(result.info)
             else:

@@ -64,6 +64,30 @@ def test_a_task_that_runs_at_a_warm_shutdown_is_kept_and_deleted(new_scene: NewS
     assert scene.late_extensions() == []
 
 
+@pytest.mark.oldest
+@GREEN_POOLS
+def test_a_worker_whose_greenlets_are_all_taken_holds_its_prefetch_count_and_can_shut_down(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "2", "-P", pool)
+    for key in "abcdefgh":
+        scene.send("hold", key)
+    scene.wait_for_notes("start", 2)
+    scene.wait_until(lambda: scene.counts() == (0, 8))
+    scene.let_end(scene.keys("start")[0])
+    # The consumer is not blocked by a message that waits for a greenlet.
+    scene.wait_until(lambda: scene.counts() == (0, 7))
+    scene.wait_for_notes("start", 3)
+    worker.kill(signal.SIGTERM)
+    scene.wait_until(lambda: scene.counts() == (5, 2))
+    for key in scene.keys("start"):
+        scene.let_end(key)
+    assert worker.wait_for_exit() == 0
+    assert scene.keys("start") == scene.keys("end")
+    assert scene.counts() == (5, 0)
+
+
 def test_a_task_that_waits_for_room_in_the_pool_at_a_warm_shutdown_is_released_and_not_run(
     new_scene: NewScene,
 ) -> None:
@@ -71,9 +95,10 @@ def test_a_task_that_waits_for_room_in_the_pool_at_a_warm_shutdown_is_released_a
     # Not under eventlet, whose `GreenPool.waitall` never returns then, nor does a stock worker.
     scene = new_scene(attributes=LONG)
     worker = scene.worker("-c", "1", "-P", "gevent", "-l", "DEBUG")
+    scene.send("work", "b", countdown=10)
+    worker.wait_for_log("received")
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
-    scene.send("work", "b", countdown=1)
     scene.wait_until(lambda: worker.logs().count("TaskPool: Apply") == 2)
     worker.kill(signal.SIGTERM)
     worker.wait_for_log("releasing 1 message: not started")

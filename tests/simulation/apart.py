@@ -335,9 +335,6 @@ class Apart:
         """Kill a keeper whose calls hang, as an `Attendant` does."""
         if process.is_unfit:
             self._world.disturb(self._worker.name, "its keeper is killed because calls hang")
-            for lease in process.board.leases():
-                if lease.goal is Goal.HOLD and lease.started_at is None:
-                    self._world.receives.note_replaced(lease.message_id)
             process.kill()
 
     def _notice(self) -> None:

@@ -25,7 +25,6 @@ class Receives:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._replaced: set[str] = set()
 
     def note_answer(self, message: Mapping[str, Any]) -> None:
         """Note that SQS has returned a message."""
@@ -52,13 +51,6 @@ class Receives:
             if receive.worker == worker and not (is_guess and receive.cause):
                 receive.cause = cause
 
-    def note_replaced(self, message_id: str) -> None:
-        """Note that a keeper which has a message that it has not handed over is replaced.
-
-        While calls of any queue hang, that happens once a minute (docs/limits.md).
-        """
-        self._replaced.add(message_id)
-
     def check(self) -> None:
         """Check at the end that every receive has led to an execution, or has a cause."""
         for truth in self._world.truth.values():
@@ -83,7 +75,6 @@ class Receives:
             and not truth.is_poison
             and not idle.keys() & _KNOWN
             and HANGING not in truth.excuses
-            and truth.message_id not in self._replaced
         ):
             causes = ", ".join(f"{count} x {cause}" for cause, count in idle.most_common())
             world.fail(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -72,6 +73,8 @@ class Scene:
             note_turn=bool,
             is_ending=False,
             arriving=set(),
+            greenlets=lambda: math.inf,
+            in_greenlets=set(),
         )
         kombu: Any = SimpleNamespace(
             is_closed=False,
@@ -347,6 +350,8 @@ class Delivery:
             note_turn=bool,
             is_ending=False,
             arriving=set(),
+            greenlets=lambda: math.inf,
+            in_greenlets=set(),
             leased=Mock(),
             terms=SimpleNamespace(most_leases=lambda: 8_000.0),
         )
@@ -404,6 +409,36 @@ def test_messages_are_delivered_ten_in_a_turn_and_wake_the_thread_again() -> Non
         assert delivery.feed.deliver()
         assert delivery.deliverer.deliver.call_args.args[0] == expected
         assert delivery.wake.call_count == woken
+    assert not delivery.feed.deliver()
+
+
+def test_messages_beyond_the_prefetch_count_wait_until_a_slot_is_free() -> None:
+    delivery = Delivery()
+    delivery.slots = 1
+    first, *others = delivery.take("a", "b", "c")
+    assert delivery.feed.deliver()
+    assert delivery.deliverer.deliver.call_args.args[0] == [first]
+    delivery.slots = 0
+    delivery.wake.reset_mock()
+    delivery.feed.fill()
+    assert not delivery.feed.deliver()
+    assert delivery.wake.call_count == 0
+    delivery.slots = 2
+    delivery.feed.fill()
+    assert delivery.wake.call_count == 1
+    assert delivery.feed.deliver()
+    assert delivery.deliverer.deliver.call_args.args[0] == others
+
+
+def test_messages_wait_until_a_greenlet_is_free() -> None:
+    delivery = Delivery()
+    delivery.heartbeat.greenlets = lambda: 2
+    first, second, _ = delivery.take("a", "b", "c")
+    for running, expected in (({"a task"}, first), ({"a"}, second)):
+        delivery.heartbeat.in_greenlets = running
+        assert delivery.feed.deliver()
+        assert delivery.deliverer.deliver.call_args.args[0] == [expected]
+    delivery.heartbeat.in_greenlets = {"a", "b"}
     assert not delivery.feed.deliver()
 
 

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
-from celery_sqs_heartbeat.receiving.intake import MOST_BYTES, NOT_DELIVERED, Intake
+from celery_sqs_heartbeat.receiving.intake import NOT_DELIVERED, Intake
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from tests.support.waiting import PATIENCE
@@ -207,16 +207,14 @@ def test_a_message_whose_lease_ends_while_it_waits_for_a_confirmation_is_not_han
         pytest.param(lambda intake: intake.end("other"), [], id="another consumer"),
     ],
 )
-@pytest.mark.parametrize("age", [0, LATE], ids=["beyond the credit", "for a confirmation"])
 def test_what_waits_is_released_at_the_end_from_the_last_message(
-    end: Callable[[Intake], object], released: list[str], age: float
+    end: Callable[[Intake], object], released: list[str]
 ) -> None:
-    scene = Scene(limit=0)
-    scene.receive(*messages("m1", "m2", "m3"), age=age)
+    scene = Scene()
+    scene.receive(*messages("m1", "m2", "m3"), age=LATE)
     end(scene.intake)
     assert scene.released == released
     assert scene.causes() == dict.fromkeys(released, NOT_DELIVERED)
-    scene.intake.allow(3)
     scene.confirm("m1", "m2", "m3")
     scene.intake.look()
     assert scene.taken == ([] if released else ["m1", "m2", "m3"])
@@ -298,48 +296,40 @@ def test_behind_a_message_that_is_left_to_sqs_those_of_its_group_are_released_fr
     assert "message m1 of q, task t[m1], is not started: it arrived after" in caplog.text
 
 
-def test_the_next_of_a_group_is_handed_over_when_there_is_room_for_it() -> None:
+def test_the_next_of_a_group_takes_room_as_soon_as_its_turn_is_near() -> None:
     scene = Scene(limit=1)
     scene.receive(*messages("m1", "m2", group="g"), queue=IN_ORDER)
     lease = scene.lease("m1")
-    assert scene.taken == ["m1"]
-    # It takes room as soon as its turn is near.
-    assert scene.intake.room == 0
+    assert (scene.taken, scene.intake.room) == (["m1"], 0)
     scene.keeper.done("m1")
-    assert scene.intake.room == -1
+    assert (scene.taken, scene.intake.room) == (["m1"], -1)
     lease.is_deleted = True
     scene.keeper.let_expire("m1")
     scene.intake.look()
-    assert scene.taken == ["m1"]
-    scene.intake.allow(2)
-    scene.intake.look()
-    assert scene.taken == ["m1", "m2"]
+    assert (scene.taken, scene.intake.room) == (["m1", "m2"], -1)
 
 
-def test_beyond_the_credit_messages_wait_with_their_leases_until_it_grows() -> None:
+def test_messages_beyond_the_credit_are_handed_over_and_leave_less_room() -> None:
+    # Here, they would be lost with this process.
     scene = Scene(limit=2)
     scene.receive(*messages("m1", "m2", "m3"))
-    scene.receive(*messages("m4", "m5"))
-    for limit, taken, room in ((2, 2, -3), (3, 3, -2), (3, 3, -2), (6, 5, 1)):
+    assert (scene.taken, scene.kept) == (["m1", "m2", "m3"], [])
+    for limit, room in ((2, -1), (1, -2), (5, 2)):
         scene.intake.allow(limit)
-        scene.intake.look()
-        assert scene.taken == ["m1", "m2", "m3", "m4", "m5"][:taken]
-        assert (scene.intake.room, scene.intake.free) == (room, limit - taken)
-        assert len(scene.held()) == 5
+        assert (scene.intake.room, scene.intake.free) == (room, room)
 
 
 def test_the_worker_is_told_once_of_each_new_message_that_waits() -> None:
     # It would be lost with this process until its visibility timeout ends.
-    scene = Scene(limit=1)
+    scene = Scene()
     scene.receive(*messages("m1", "m2"))
     scene.receive(message("m3"), age=LATE)
     scene.receive(*messages("n1", "n2", group="g"), queue=IN_ORDER)
-    assert scene.kept == ["m2", "m3", "n1", "n2"]
+    assert scene.kept == ["m3", "n2"]
     scene.confirm("m3")
-    scene.intake.allow(9)
     scene.intake.look()
     assert scene.taken == ["m1", "m2", "n1", "m3"]
-    assert len(scene.kept) == 4
+    assert len(scene.kept) == 2
 
 
 def test_a_message_whose_lease_ends_as_it_is_handed_over_takes_no_credit() -> None:
@@ -349,40 +339,8 @@ def test_a_message_whose_lease_ends_as_it_is_handed_over_takes_no_credit() -> No
     assert (scene.intake.free, scene.intake.room) == (1, 1)
 
 
-def test_so_many_bytes_may_wait_here() -> None:
-    scene = Scene(limit=0)
-    body = "x" * (MOST_BYTES // 2)
-    for name, is_heavy in (("m1", False), ("m2", False), ("m3", True)):
-        scene.receive({**message(name), "Body": body})
-        assert scene.intake.is_heavy is is_heavy
-    scene.intake.allow(1)
-    scene.intake.look()
-    assert not scene.intake.is_heavy
-
-
-def test_less_credit_than_was_used_hands_nothing_over_until_it_has_grown_beyond_that() -> None:
-    scene = Scene(limit=2)
-    scene.receive(*messages("m1", "m2", "m3"))
-    for limit, taken in ((1, 2), (2, 2), (3, 3)):
-        scene.intake.allow(limit)
-        scene.intake.look()
-        assert len(scene.taken) == taken
-
-
-@pytest.mark.parametrize("end", ["release", "let_expire", "disown"])
-def test_a_message_whose_lease_ends_meanwhile_is_not_handed_over_and_takes_no_credit(
-    end: str,
-) -> None:
-    scene = Scene(limit=0)
-    scene.receive(*messages("m1", "m2"))
-    getattr(scene.keeper, end)("m1")
-    scene.intake.allow(1)
-    scene.intake.look()
-    assert (scene.taken, scene.intake.room) == (["m2"], 0)
-
-
-def test_threads_that_take_answers_and_look_at_once_never_hand_over_more_than_the_credit() -> None:
-    scene, begins = Scene(limit=7), threading.Barrier(4)
+def test_threads_that_take_answers_and_look_at_once_hand_each_message_over_once_in_order() -> None:
+    scene, begins = Scene(), threading.Barrier(4)
 
     def take(number: int) -> None:
         begins.wait(PATIENCE)
@@ -395,9 +353,6 @@ def test_threads_that_take_answers_and_look_at_once_never_hand_over_more_than_th
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert (len(scene.taken), len(scene.held())) == (7, 200)
-    scene.intake.allow(200)
-    scene.intake.look()
     assert (len(set(scene.taken)), len(scene.taken)) == (200, 200)
     for number in range(4):
         own = [int(name.split()[1]) for name in scene.taken if name.startswith(f"{number} ")]

@@ -27,6 +27,9 @@ from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import killable
 from tests.support.waiting import PATIENCE
 
+#: That of pools without greenlets.
+HEARTBEAT: Any = None
+
 
 class Request(LeasedRequest):
     """Records what it learns about its task."""
@@ -76,7 +79,7 @@ def run(
         uses_semaphore=False,
         on_apply=lambda target, *args, **kwargs: apply_target(through(target), *args, **kwargs),
     )
-    guard_run(pool)
+    guard_run(pool, HEARTBEAT)
     pool.on_apply(
         task,
         ("t", "1"),
@@ -164,7 +167,7 @@ def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
     pool: Any = SimpleNamespace(
         uses_semaphore=False, on_apply=lambda *args, **kwargs: noted.update(kwargs)
     )
-    guard_run(pool)
+    guard_run(pool, HEARTBEAT)
     pool.on_apply(
         None,
         accept_callback=request.on_accepted,
@@ -195,7 +198,7 @@ class WithdrawnAsItStarts(Request):
 def test_a_task_does_not_start_whose_message_is_released_meanwhile() -> None:
     request = WithdrawnAsItStarts()
     run(request, AssertionError("it has run"))
-    assert request.noted == []
+    assert request.noted == ["end"]
 
 
 def test_a_message_is_not_withdrawn_once_its_task_starts() -> None:
@@ -203,6 +206,26 @@ def test_a_message_is_not_withdrawn_once_its_task_starts() -> None:
     run(request, None)
     assert not request.withdraw()
     assert request.noted == ["result 0", "end"]
+
+
+def test_a_green_pool_has_a_request_from_when_it_is_given_to_it_until_its_task_has_ended() -> None:
+    heartbeat: Any = SimpleNamespace(in_greenlets=set())
+    had: list[object] = []
+    pool = pool_of(uses_semaphore=False)
+    pool.is_green, pool.limit = True, 3
+    pool.on_apply = lambda *_, **__: had.extend(heartbeat.in_greenlets)
+    guard_run(pool, heartbeat)
+    request = Request()
+    pool.on_apply(
+        print,
+        accept_callback=request.on_accepted,
+        callback=request.on_success,
+        timeout_callback=request.on_timeout,
+    )
+    assert had == [request]
+    # It may grow.
+    pool.limit = 4
+    assert heartbeat.greenlets() == 4
 
 
 def pool_of(uses_semaphore: bool) -> Any:
@@ -218,7 +241,7 @@ def fails(task: str, task_id: str) -> None:
 
 def test_an_error_around_a_task_in_a_thread_is_returned_as_its_failure() -> None:
     pool = pool_of(uses_semaphore=False)
-    guard_run(pool)
+    guard_run(pool, HEARTBEAT)
     failed, info, _ = pool.on_apply(fails, ("t", "1"))
     assert failed
     assert "the result backend is down, t[1]" in str(info.exception)
@@ -229,7 +252,7 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
     followed: list[object] = []
     request.follow = followed.append  # type: ignore[method-assign,assignment]
     pool = TaskPool(1)
-    guard_run(pool)
+    guard_run(pool, HEARTBEAT)
     pool.start()
     pool.stop()
     assert pool.apply_async(print, accept_callback=request.on_accepted) is None
@@ -238,13 +261,13 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
 
 def test_the_result_of_a_thread_is_passed_on() -> None:
     pool = pool_of(uses_semaphore=False)
-    guard_run(pool)
+    guard_run(pool, HEARTBEAT)
     assert pool.on_apply(lambda task, task_id: (0, task, task_id), ("t", "1")) == (0, "t", "1")
 
 
 def test_a_pool_of_processes_reports_errors_itself() -> None:
     pool = pool_of(uses_semaphore=True)
-    guard_run(pool)
+    guard_run(pool, HEARTBEAT)
     with pytest.raises(ConnectionError):
         pool.on_apply(fails, ("t", "1"))
 
