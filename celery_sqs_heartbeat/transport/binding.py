@@ -73,7 +73,8 @@ class Heartbeat:
         turned_at: When the consumer's thread last took messages, or began to receive, in seconds of
             `clock.now`.
         arriving: The receipt handles of messages that were handed over and are not delivered yet.
-        greenlets: Returns how many tasks a pool of greenlets runs at once; infinite in other pools.
+        greenlets: Returns how many messages of queues a pool of greenlets runs at once; infinity in
+            other pools, and for queues without tasks.
         in_greenlets: The requests that such a pool has.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
@@ -106,7 +107,7 @@ class Heartbeat:
     feeds: dict[int, FeedProtocol] = field(default_factory=dict)
     turned_at: float = 0.0
     arriving: set[str] = field(default_factory=set, repr=False)
-    greenlets: Callable[[], float] = lambda: math.inf
+    greenlets: Callable[[Iterable[str]], float] = lambda queues: math.inf
     in_greenlets: WeakSet[LeasedRequestProtocol] = field(default_factory=WeakSet)
     check_pool: Callable[[Exception], object] = lambda error: None
     start_queues: Callable[[], Iterable[str]] = tuple

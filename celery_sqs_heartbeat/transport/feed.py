@@ -128,7 +128,7 @@ class Feed:
         and acks.
         """
         slots = self._kombu.free_slots()
-        greenlets = self._heartbeat.greenlets() - len(self._heartbeat.in_greenlets)
+        greenlets = self._heartbeat.greenlets(self._urls) - len(self._heartbeat.in_greenlets)
         return int(min(MAX_RECEIVED, greenlets, MAX_RECEIVED if slots is None else slots))
 
     def _release_orphans(self) -> None:

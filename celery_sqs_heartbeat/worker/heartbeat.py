@@ -97,7 +97,7 @@ class WorkerHeartbeat:
     def create(self, parent: Any) -> None:
         """Start the keeper, and guard how the worker gives tasks to its pool."""
         self._linked.begin()
-        guard_run(parent.pool, self._heartbeat)
+        guard_run(parent, self._heartbeat)
         guard_batches(parent.app, parent.pool)
         make_shutdown_reentrant(parent.pool)
 

@@ -15,9 +15,10 @@ Pools also survive a worker's shutdown and lost connections.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,10 +41,10 @@ logger = get_logger(__name__)
 _ENDS_WORKER = (WorkerShutdown, WorkerTerminate)
 
 
-def guard_run(pool: Any, heartbeat: Heartbeat) -> None:
-    """Guard how a pool without processes runs a task.
+def guard_run(worker: Any, heartbeat: Heartbeat) -> None:
+    """Guard how a worker's pool runs a task, if it has no processes.
 
-    If it has greenlets, no message is delivered until one is free: a full pool blocks the
+    If it has greenlets, no task's message is delivered until one is free: a full pool blocks the
     consumer, which then neither acks messages nor shuts down.
 
     Two kinds of errors must reach the task's request, as they do from a process: errors around
@@ -54,13 +55,14 @@ def guard_run(pool: Any, heartbeat: Heartbeat) -> None:
     A task may also wait for a free greenlet, after a timer gave it to the pool. Its message may be
     released before one is free: at a shutdown, or with a lost connection.
     """
+    pool = worker.pool
     if pool.uses_semaphore:
         # It has processes.
         return
     apply = pool.on_apply
     is_green = getattr(pool, "is_green", False)
     if is_green:
-        heartbeat.greenlets = lambda: pool.limit
+        heartbeat.greenlets = functools.partial(_greenlets_for, worker)
 
     def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = _leased_request(kwargs)
@@ -82,6 +84,12 @@ def guard_run(pool: Any, heartbeat: Heartbeat) -> None:
         return apply(target, *args, **kwargs)
 
     pool.on_apply = on_apply
+
+
+def _greenlets_for(worker: Any, queues: Iterable[str]) -> float:
+    # Messages of a consumer step of the user's need none.
+    are_tasks = not worker.app.amqp.queues.consume_from.keys().isdisjoint(queues)
+    return float(worker.pool.limit) if are_tasks else math.inf
 
 
 def follow_jobs(pool: Any) -> None:

@@ -73,7 +73,7 @@ class Scene:
             note_turn=bool,
             is_ending=False,
             arriving=set(),
-            greenlets=lambda: math.inf,
+            greenlets=lambda queues: math.inf,
             in_greenlets=set(),
         )
         kombu: Any = SimpleNamespace(
@@ -350,7 +350,7 @@ class Delivery:
             note_turn=bool,
             is_ending=False,
             arriving=set(),
-            greenlets=lambda: math.inf,
+            greenlets=lambda queues: math.inf,
             in_greenlets=set(),
             leased=Mock(),
             terms=SimpleNamespace(most_leases=lambda: 8_000.0),
@@ -432,7 +432,7 @@ def test_messages_beyond_the_prefetch_count_wait_until_a_slot_is_free() -> None:
 
 def test_messages_wait_until_a_greenlet_is_free() -> None:
     delivery = Delivery()
-    delivery.heartbeat.greenlets = lambda: 2
+    delivery.heartbeat.greenlets = lambda queues: 2 if STANDARD in queues else 0
     first, second, _ = delivery.take("a", "b", "c")
     for running, expected in (({"a task"}, first), ({"a"}, second)):
         delivery.heartbeat.in_greenlets = running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
@@ -79,7 +80,7 @@ def run(
         uses_semaphore=False,
         on_apply=lambda target, *args, **kwargs: apply_target(through(target), *args, **kwargs),
     )
-    guard_run(pool, HEARTBEAT)
+    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
     pool.on_apply(
         task,
         ("t", "1"),
@@ -167,7 +168,7 @@ def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
     pool: Any = SimpleNamespace(
         uses_semaphore=False, on_apply=lambda *args, **kwargs: noted.update(kwargs)
     )
-    guard_run(pool, HEARTBEAT)
+    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
     pool.on_apply(
         None,
         accept_callback=request.on_accepted,
@@ -214,7 +215,9 @@ def test_a_green_pool_has_a_request_from_when_it_is_given_to_it_until_its_task_h
     pool = pool_of(uses_semaphore=False)
     pool.is_green, pool.limit = True, 3
     pool.on_apply = lambda *_, **__: had.extend(heartbeat.in_greenlets)
-    guard_run(pool, heartbeat)
+    queues = SimpleNamespace(consume_from={"tasks": None})
+    worker = SimpleNamespace(pool=pool, app=SimpleNamespace(amqp=SimpleNamespace(queues=queues)))
+    guard_run(worker, heartbeat)
     request = Request()
     pool.on_apply(
         print,
@@ -225,7 +228,9 @@ def test_a_green_pool_has_a_request_from_when_it_is_given_to_it_until_its_task_h
     assert had == [request]
     # It may grow.
     pool.limit = 4
-    assert heartbeat.greenlets() == 4
+    assert heartbeat.greenlets({"tasks": "url"}) == 4
+    # Messages of a user's own consumer need no greenlet.
+    assert heartbeat.greenlets({"others": "url"}) == math.inf
 
 
 def pool_of(uses_semaphore: bool) -> Any:
@@ -241,7 +246,7 @@ def fails(task: str, task_id: str) -> None:
 
 def test_an_error_around_a_task_in_a_thread_is_returned_as_its_failure() -> None:
     pool = pool_of(uses_semaphore=False)
-    guard_run(pool, HEARTBEAT)
+    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
     failed, info, _ = pool.on_apply(fails, ("t", "1"))
     assert failed
     assert "the result backend is down, t[1]" in str(info.exception)
@@ -252,7 +257,7 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
     followed: list[object] = []
     request.follow = followed.append  # type: ignore[method-assign,assignment]
     pool = TaskPool(1)
-    guard_run(pool, HEARTBEAT)
+    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
     pool.start()
     pool.stop()
     assert pool.apply_async(print, accept_callback=request.on_accepted) is None
@@ -261,13 +266,13 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
 
 def test_the_result_of_a_thread_is_passed_on() -> None:
     pool = pool_of(uses_semaphore=False)
-    guard_run(pool, HEARTBEAT)
+    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
     assert pool.on_apply(lambda task, task_id: (0, task, task_id), ("t", "1")) == (0, "t", "1")
 
 
 def test_a_pool_of_processes_reports_errors_itself() -> None:
     pool = pool_of(uses_semaphore=True)
-    guard_run(pool, HEARTBEAT)
+    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
     with pytest.raises(ConnectionError):
         pool.on_apply(fails, ("t", "1"))
 
