@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.credit import Credit
 from celery_sqs_heartbeat.link.deliveries import MOST_READ, Inlet
 from celery_sqs_heartbeat.link.frames import Message, Wire
-from celery_sqs_heartbeat.link.held_message import Arrived, HeldMessage
+from celery_sqs_heartbeat.link.held_message import HandedOver, HeldMessage
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 
@@ -52,7 +52,7 @@ class LinkedKeeper:
         *,
         clock: Callable[[], float] = clocks.now,
     ) -> None:
-        self.on_arrived: Callable[[list[tuple[int, Arrived]]], object] = lambda arrived: None
+        self.on_arrived: Callable[[list[tuple[int, HandedOver]]], object] = lambda arrived: None
         self._held_messages = held_messages
         self._inlet = inlet
         self._clock = clock
@@ -130,7 +130,7 @@ class LinkedKeeper:
                 # Received before the keeper had learned that its task has succeeded.
                 self.done(held.lease.receipt_handle)
                 continue
-            arrived.append((channel, Arrived(queue=queue, message=message, lease=held.lease)))
+            arrived.append((channel, HandedOver(queue=queue, message=message, lease=held.lease)))
         if arrived:
             self.on_arrived(arrived)
         return bool(arrived)

@@ -18,7 +18,7 @@ _STATUSES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Arrived:
+class HandedOver:
     """A message that the keeper has handed over.
 
     Attributes:

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
@@ -47,7 +47,7 @@ class Once:
 class FeedProtocol(Protocol):
     """The interface of a channel's feed that other parts use."""
 
-    def take(self, messages: list[Arrived]) -> None:
+    def take(self, messages: list[HandedOver]) -> None:
         """Take messages that were handed over for it."""
 
     def fill(self) -> None:
@@ -159,7 +159,7 @@ class Heartbeat:
         for feed in tuple(self.feeds.values()):
             feed.look()
 
-    def _take(self, arrived: list[tuple[int, Arrived]]) -> None:
+    def _take(self, arrived: list[tuple[int, HandedOver]]) -> None:
         for channel, each in arrived:
             feed = self.feeds.get(channel)
             if feed is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
@@ -27,7 +27,7 @@ class Deliverer:
         self._acks = acks
         self._far_etas = EtaParking(queues=heartbeat.queues, once=heartbeat.once)
 
-    def deliver(self, messages: Iterable[Arrived]) -> None:
+    def deliver(self, messages: Iterable[HandedOver]) -> None:
         """Deliver messages. One that can't be delivered neither stops nor leaks the others.
 
         It may take long: a solo pool runs tasks in this call. Messages that are not delivered
@@ -56,13 +56,13 @@ class Deliverer:
         finally:
             self.release(waiting)
 
-    def release(self, messages: Sequence[Arrived]) -> None:
+    def release(self, messages: Sequence[HandedOver]) -> None:
         """Release messages whose consumer has ended, the last one first."""
         for arrived in reversed(messages):
             self._keeper.release(arrived.handle, cause=NOT_DELIVERED)
         self._heartbeat.arriving.difference_update(each.handle for each in messages)
 
-    def _deliver(self, arrived: Arrived) -> None:
+    def _deliver(self, arrived: HandedOver) -> None:
         consumer = self._kombu.consumer(arrived.queue)
         lease = arrived.lease
         self._heartbeat.received.add(arrived.handle)
@@ -73,7 +73,7 @@ class Deliverer:
             if not self._is_put_off(arrived, payload):
                 consumer(payload)
 
-    def _is_put_off(self, arrived: Arrived, payload: Payload) -> bool:
+    def _is_put_off(self, arrived: HandedOver, payload: Payload) -> bool:
         """Release a message until its task's ETA if it must wait at SQS. Return whether it must.
 
         A message at SQS needs no slot and no extensions. It may arrive a little early, but not
@@ -89,7 +89,7 @@ class Deliverer:
         return True
 
 
-def _log_undeliverable(arrived: Arrived) -> None:
+def _log_undeliverable(arrived: HandedOver) -> None:
     """Log the error that is being handled, for a message that is given up."""
     logger.exception(
         "sqs-heartbeat: message %s of %s can't be delivered, and is released like that of a "

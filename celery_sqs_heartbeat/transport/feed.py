@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delivery import Deliverer
@@ -36,7 +36,7 @@ class Feed:
         self._wake = wake
         self._number = heartbeat.new_channel()
         self._urls: dict[str, str] = {}
-        self._waiting: deque[Arrived] = deque()
+        self._waiting: deque[HandedOver] = deque()
         heartbeat.feeds[self._number] = self
 
     @property
@@ -91,7 +91,7 @@ class Feed:
         self._keeper.close(self._number)
         self._release_orphans()
 
-    def take(self, messages: list[Arrived]) -> None:
+    def take(self, messages: list[HandedOver]) -> None:
         """Take messages that were handed over. Can be called from any thread."""
         self._heartbeat.arriving.update(each.handle for each in messages)
         self._waiting += messages
@@ -104,7 +104,7 @@ class Feed:
         """Deliver messages. Return whether there were any that could be."""
         self._heartbeat.note_turn()
         most = self._deliverable
-        messages: list[Arrived] = []
+        messages: list[HandedOver] = []
         while self._waiting and len(messages) < most:
             try:
                 messages.append(self._waiting.popleft())

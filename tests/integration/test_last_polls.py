@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.link import keeper_main
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Wire
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.reaching import reach
@@ -55,7 +55,7 @@ class Kept:
         ours, theirs = socket.socketpair()
         inlet, outlet = delivery_sockets()
         self.worker = LinkedKeeper(HeldMessages(table), Inlet(inlet.detach()))
-        self.arrived: list[Arrived] = []
+        self.arrived: list[HandedOver] = []
         self.worker.on_arrived = lambda arrived: self.arrived.extend(each for _, each in arrived)
         links = (theirs.detach(), outlet.detach(), descriptor)
         self._thread = threading.Thread(
@@ -93,7 +93,7 @@ class Kept:
         poll.forward()
         wait_until(lambda: self.polls.open)
 
-    def read(self, count: int) -> list[Arrived]:
+    def read(self, count: int) -> list[HandedOver]:
         """Have the worker read so many messages."""
 
         def has_read() -> bool:

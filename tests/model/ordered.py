@@ -14,7 +14,7 @@ from typing import Any
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.link.receiving_end import take
 from celery_sqs_heartbeat.link.serving import is_about_leases
 from celery_sqs_heartbeat.link.watching import wait_readable
@@ -210,7 +210,7 @@ class Side(Linked):
         self._room = room
         self._channel = 0
         #: The messages that Celery has.
-        self.reserved: deque[Arrived] = deque()
+        self.reserved: deque[HandedOver] = deque()
         #: The ids of messages whose tasks run, by receipt handle.
         self.running: dict[str, str] = {}
         self.late: list[Call] = []
@@ -265,7 +265,7 @@ class Side(Linked):
     def _free(self) -> int:
         return self._room - len(self.reserved) - len(self.running)
 
-    def _arrive(self, messages: list[tuple[int, Arrived]]) -> None:
+    def _arrive(self, messages: list[tuple[int, HandedOver]]) -> None:
         self.reserved += [arrived for channel, arrived in messages if channel == self._channel]
         for channel, arrived in reversed(messages):
             if channel != self._channel:
@@ -277,7 +277,7 @@ class Side(Linked):
             self._start(self.reserved.popleft())
         self._allow()
 
-    def _start(self, arrived: Arrived) -> None:
+    def _start(self, arrived: HandedOver) -> None:
         tag, message_id = arrived.handle, arrived.lease.message_id
         if self.worker.find(tag) is not arrived.lease or arrived.lease.goal is not Goal.HOLD:
             return

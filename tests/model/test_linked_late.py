@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from tests.model.linked import CHANNEL, PLACES, Linked, message_of
 from tests.model.machine import STEPS
 from tests.model.receiving import TERMS, picks
@@ -137,7 +137,7 @@ class LateMachine(RuleBasedStateMachine):
     def pull(self) -> None:
         self.linked.worker.pull()
 
-    def _arrive(self, arrived: list[tuple[int, Arrived]]) -> None:
+    def _arrive(self, arrived: list[tuple[int, HandedOver]]) -> None:
         for channel, each in arrived:
             assert channel == CHANNEL
             key = each.lease.key

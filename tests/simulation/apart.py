@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import read_event
@@ -175,7 +175,7 @@ class Apart:
         self.keeper.pull()
         self._worker.go_on()
 
-    def _take_arrived(self, arrived: list[tuple[int, Arrived]]) -> None:
+    def _take_arrived(self, arrived: list[tuple[int, HandedOver]]) -> None:
         for channel, each in arrived:
             if channel == self._channel and not self._worker.is_stopping:
                 self._worker.take(each)

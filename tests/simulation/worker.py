@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_message import Arrived as HandedOver
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.transport.orphaned_messages import LOOK_SECONDS

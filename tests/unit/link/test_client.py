@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import Wire
-from celery_sqs_heartbeat.link.held_message import Arrived
+from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from tests.model.linked import CHANNEL, NUMBERS, Linked, Queue, message_of
 from tests.support.waiting import PATIENCE
@@ -74,7 +74,7 @@ def in_child(check: Any) -> bool:
 
 
 def test_a_message_that_arrives_is_known_and_ours(worker: Worker, keeper: LinkedKeeper) -> None:
-    arrived: list[tuple[int, Arrived]] = []
+    arrived: list[tuple[int, HandedOver]] = []
     keeper.on_arrived = arrived.extend
     assert worker.get() is ReceivedAs.NEW
     ((channel, message),) = arrived
@@ -206,7 +206,7 @@ class Channel:
         worker.worker.on_arrived = self.take
         self.allow()
 
-    def take(self, arrived: list[tuple[int, Arrived]]) -> None:
+    def take(self, arrived: list[tuple[int, HandedOver]]) -> None:
         self.held += len(arrived)
 
     def allow(self) -> None:
