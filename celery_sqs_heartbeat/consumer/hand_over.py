@@ -11,9 +11,8 @@ from concurrent.futures import Future
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.consumer.received import Message
+from celery_sqs_heartbeat.leases.policy import PACE_SECONDS
 
-#: As many messages as ended within this time will be wanted soon, in seconds: a poll takes less.
-PACE_SECONDS = 0.5
 #: How often a loop that waits checks whether a poll is open, in seconds. Polls begin when there is
 #: room for messages, but not if the system granted no thread then.
 CHECK_SECONDS = 10.0

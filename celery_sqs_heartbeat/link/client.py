@@ -98,16 +98,15 @@ class LinkedKeeper:
             self._consumed.clear()
         self.order("end")
 
-    def allow(self, channel: int, free: Callable[[], int], prefetch_count: int) -> None:
+    def allow(self, channel: int, room: Callable[[], tuple[int, int]]) -> None:
         """Say how many messages a channel may get in all. It may be less than before.
 
         Args:
-            free: Returns how many more than it got by now. Called under the lock, so that the last
-                number said is the latest.
-            prefetch_count: How many messages the channel may hold at once; 0 without a limit.
+            room: Returns how many more than it got by now, and how many it may hold at once; 0
+                without a limit. Called under the lock, so that the last room said is the latest.
         """
         with self._lock:
-            self._credit.allow(channel, free(), prefetch_count)
+            self._credit.allow(channel, *room())
 
     def pull(self) -> bool:
         """Take messages that the keeper has handed over. Return whether there were any."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
@@ -73,9 +73,11 @@ class Heartbeat:
         turned_at: When the consumer's thread last took messages, or began to receive, in seconds of
             `clock.now`.
         arriving: The receipt handles of messages that were handed over and are not delivered yet.
-        greenlets: Returns how many messages of queues a pool of greenlets runs at once; infinity in
-            other pools, and for queues without tasks.
-        in_greenlets: The requests that such a pool has.
+        pool_size: Returns how many messages of queues the pool runs at once; infinity if they are
+            no tasks.
+        is_green: Whether the pool has greenlets. A full one blocks the consumer.
+        in_pool: The requests that were given to the pool, by their messages' receipt handles: until
+            their slots are free, or with greenlets until their tasks have ended.
         check_pool: Is called with the error of a task that could not be given to the pool, and ends
             the worker if its pool takes no task at all.
         start_queues: Returns the names of the queues with which the worker starts.
@@ -107,8 +109,11 @@ class Heartbeat:
     feeds: dict[int, FeedProtocol] = field(default_factory=dict)
     turned_at: float = 0.0
     arriving: set[str] = field(default_factory=set, repr=False)
-    greenlets: Callable[[Iterable[str]], float] = lambda queues: math.inf
-    in_greenlets: WeakSet[LeasedRequestProtocol] = field(default_factory=WeakSet)
+    pool_size: Callable[[Iterable[str]], float] = lambda queues: math.inf
+    is_green: bool = False
+    in_pool: WeakValueDictionary[str, LeasedRequestProtocol] = field(
+        default_factory=WeakValueDictionary
+    )
     check_pool: Callable[[Exception], object] = lambda error: None
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
@@ -147,12 +152,21 @@ class Heartbeat:
         """Note that the consumer's thread runs."""
         self.turned_at = clock.now()
 
-    def note_end(self, request: LeasedRequestProtocol) -> None:
-        """Note that the pool has run a request's task."""
-        if request in self.in_greenlets:
-            self.in_greenlets.discard(request)
-            for feed in tuple(self.feeds.values()):
-                feed.fill()
+    def note_free(self, receipt_handle: str) -> None:
+        """Note that a message's prefetch slot is free. The task may be of an earlier connection."""
+        if not self.is_green:
+            self.in_pool.pop(receipt_handle, None)
+        self._fill()
+
+    def note_run(self, receipt_handle: str) -> None:
+        """Note that the pool has run a message's task, or does not take it."""
+        if self.in_pool.pop(receipt_handle, None) is not None and self.is_green:
+            # A message may have waited for its greenlet.
+            self._fill()
+
+    def _fill(self) -> None:
+        for feed in tuple(self.feeds.values()):
+            feed.fill()
 
     def look(self) -> None:
         """Notice what no event reports: another attribute of a queue, a call that was lost."""

@@ -6,7 +6,9 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
+from celery_sqs_heartbeat.leases.policy import PACE_SECONDS
 from celery_sqs_heartbeat.link.held_message import HandedOver
 from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.transport.binding import Heartbeat
@@ -37,6 +39,8 @@ class Feed:
         self._number = heartbeat.new_channel()
         self._urls: dict[str, str] = {}
         self._waiting: deque[HandedOver] = deque()
+        #: When slots became free; the last one for good.
+        self._ends: deque[float] = deque()
         heartbeat.feeds[self._number] = self
 
     @property
@@ -69,9 +73,14 @@ class Feed:
     def fill(self) -> None:
         """Receive what there is room for now. Can be called from any thread."""
         if self._urls and not self._heartbeat.is_ending:
-            self._keeper.allow(self._number, self._free, self._kombu.prefetch_count)
+            self._keeper.allow(self._number, self._room)
             if self._waiting and self._deliverable > 0:
                 self._wake()
+
+    def note_end(self, receipt_handle: str) -> None:
+        """Note that a message's slot is free, and receive what there is room for now."""
+        self._ends.append(clock.now())
+        self._heartbeat.note_free(receipt_handle)
 
     def look(self) -> None:
         """Notice what has changed about the queues, and receive what there is room for.
@@ -128,8 +137,12 @@ class Feed:
         and acks.
         """
         slots = self._kombu.free_slots()
-        greenlets = self._heartbeat.greenlets(self._urls) - len(self._heartbeat.in_greenlets)
-        return int(min(MAX_RECEIVED, greenlets, MAX_RECEIVED if slots is None else slots))
+        most = MAX_RECEIVED if slots is None else min(MAX_RECEIVED, slots)
+        return int(min(most, self._free_in_pool)) if self._heartbeat.is_green else most
+
+    @property
+    def _free_in_pool(self) -> float:
+        return self._heartbeat.pool_size(self._urls) - len(self._heartbeat.in_pool)
 
     def _release_orphans(self) -> None:
         """Release the messages that wait for a consumer that has ended."""
@@ -146,16 +159,29 @@ class Feed:
         is_over = self._heartbeat.is_ending or self._kombu.is_closed
         return not is_over and self._kombu.consumer(queue) is not None
 
-    def _free(self) -> int:
-        """Return how many more messages the channel may get."""
+    def _room(self) -> tuple[int, int]:
+        """Return how many more messages the channel may get, and how many it may hold at once.
+
+        It follows the pace. Once messages have ended, at most as many wait for the pool as ended in
+        the last half second, less one. If tasks take minutes, none waits: the others are left to
+        other workers. Each one that is received and released has used up a receive.
+        """
         heartbeat = self._heartbeat
         # First: one that is delivered meanwhile counts twice, not never. The next turn corrects it.
         arriving = sum(not self._kombu.takes_slot(tag) for tag in tuple(heartbeat.arriving))
-        free = self._kombu.free_slots()
-        if free is None:
+        slots = self._kombu.free_slots()
+        if slots is None:
             # It is infinite before the first queue is known.
-            free = int(min(heartbeat.terms.most_leases(), sys.maxsize)) - len(self._keeper)
-        return free - arriving
+            slots = int(min(heartbeat.terms.most_leases(), sys.maxsize)) - len(self._keeper)
+        cut = 0
+        if self._ends:
+            since = clock.now() - PACE_SECONDS
+            while len(self._ends) > 1 and self._ends[0] < since:
+                self._ends.popleft()
+            soon = len(self._ends) - 1
+            cut = max(0, slots - int(min(slots, self._free_in_pool + soon)))
+        count = self._kombu.prefetch_count
+        return slots - cut - arriving, count and max(1, count - cut)
 
     def _consumed(self, queue: str, url: str) -> ConsumedQueue:
         """Describe a queue as the settings and its attributes are now."""

@@ -115,4 +115,4 @@ class QoS(SQS.QoS):
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and receive what there is room for now."""
         super().ack(delivery_tag)
-        self.channel.feed.fill()
+        self.channel.feed.note_end(delivery_tag)

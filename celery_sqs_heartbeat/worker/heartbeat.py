@@ -31,11 +31,13 @@ from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.children import note_worker
 from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
+    count_requests,
     follow_jobs,
     guard_run,
     keep_running_jobs_on_flush,
     keep_undecodable,
     make_shutdown_reentrant,
+    pool_size,
     scaling_fault,
     takes_jobs,
 )
@@ -97,7 +99,9 @@ class WorkerHeartbeat:
     def create(self, parent: Any) -> None:
         """Start the keeper, and guard how the worker gives tasks to its pool."""
         self._linked.begin()
-        guard_run(parent, self._heartbeat)
+        self._heartbeat.pool_size = partial(pool_size, parent)
+        self._heartbeat.is_green = getattr(parent.pool, "is_green", False)
+        guard_run(parent.pool)
         guard_batches(parent.app, parent.pool)
         make_shutdown_reentrant(parent.pool)
 
@@ -123,6 +127,7 @@ class WorkerHeartbeat:
         orphaned = self._heartbeat.orphaned
         orphaned.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
         orphaned.start(lambda call: parent.consumer.call_soon(call))
+        count_requests(parent.consumer, self._heartbeat)
         follow_jobs(parent.pool)
         keep_undecodable(parent.consumer, self._keeper)
         keep_running_jobs_on_flush(parent.pool)

@@ -41,11 +41,8 @@ logger = get_logger(__name__)
 _ENDS_WORKER = (WorkerShutdown, WorkerTerminate)
 
 
-def guard_run(worker: Any, heartbeat: Heartbeat) -> None:
-    """Guard how a worker's pool runs a task, if it has no processes.
-
-    If it has greenlets, no task's message is delivered until one is free: a full pool blocks the
-    consumer, which then neither acks messages nor shuts down.
+def guard_run(pool: Any) -> None:
+    """Guard how a pool without processes runs a task.
 
     Two kinds of errors must reach the task's request, as they do from a process: errors around
     the task (for example, of a result backend that is down), and errors that are not an
@@ -55,14 +52,10 @@ def guard_run(worker: Any, heartbeat: Heartbeat) -> None:
     A task may also wait for a free greenlet, after a timer gave it to the pool. Its message may be
     released before one is free: at a shutdown, or with a lost connection.
     """
-    pool = worker.pool
     if pool.uses_semaphore:
         # It has processes.
         return
     apply = pool.on_apply
-    is_green = getattr(pool, "is_green", False)
-    if is_green:
-        heartbeat.greenlets = functools.partial(_greenlets_for, worker)
 
     def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = _leased_request(kwargs)
@@ -78,18 +71,34 @@ def guard_run(worker: Any, heartbeat: Heartbeat) -> None:
                 accept_callback=start.accept, callback=start.end, timeout_callback=start.time_out
             )
             target = start.running(target)
-            if is_green:
-                # Also if a timer gives it to the pool, and it waits for a greenlet.
-                heartbeat.in_greenlets.add(request)
         return apply(target, *args, **kwargs)
 
     pool.on_apply = on_apply
 
 
-def _greenlets_for(worker: Any, queues: Iterable[str]) -> float:
-    # Messages of a consumer step of the user's need none.
-    are_tasks = not worker.app.amqp.queues.consume_from.keys().isdisjoint(queues)
-    return float(worker.pool.limit) if are_tasks else math.inf
+def pool_size(worker: Any, queues: Iterable[str]) -> float:
+    """Return how many messages of queues a worker's pool runs at once, when it has grown.
+
+    Infinity for the queues of a user's consumer step, which run no tasks.
+    """
+    if worker.app.amqp.queues.consume_from.keys().isdisjoint(queues):
+        return math.inf
+    return float(max(worker.pool.limit or 0, worker.max_concurrency or 0))
+
+
+def count_requests(consumer: Any, heartbeat: Heartbeat) -> None:
+    """Note which requests the pool has, or has to wait for: not those that are due later.
+
+    Call this before the consumer has started.
+    """
+    give = consumer.on_task_request
+
+    def on_task_request(request: Any) -> Any:
+        if isinstance(request, LeasedRequest):
+            heartbeat.in_pool[request.message.delivery_tag] = request
+        return give(request)
+
+    consumer.on_task_request = on_task_request
 
 
 def follow_jobs(pool: Any) -> None:

@@ -159,8 +159,7 @@ class LeasedRequest(StartingRequest):
         """Note that the task has ended. Its message must be settled by now."""
         if self._watch is not None:
             self._watch.end()
-        if self._heartbeat is not None:
-            self._heartbeat.note_end(self)
+        self.leave_pool()
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Handle a time limit as Celery does."""

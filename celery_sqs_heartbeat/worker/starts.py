@@ -56,8 +56,10 @@ def _guarded(execute: Callable[..., Any]) -> Callable[..., Any]:
         try:
             job = execute(request, pool, **kwargs)
         except TaskRevokedError:
+            request.leave_pool()
             raise
         except Exception as error:
+            request.leave_pool()
             left = request.give_up(error, is_refused=True)
             logger.exception(
                 "sqs-heartbeat: task %s[%s] can't be run%s", request.name, request.id, left
@@ -117,6 +119,11 @@ class StartingRequest(Request):
     def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
         """Give the task to the pool, as a task's own strategy may do, too; return the job."""
         return super().execute_using_pool(pool, **kwargs)
+
+    def leave_pool(self) -> None:
+        """Note that the pool has run its task, or does not take it."""
+        if self._heartbeat is not None:
+            self._heartbeat.note_run(self._tag)
 
     def note_job(self, job: Any) -> None:
         """Note the pool's job that runs its task; some pools have no jobs."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.acceptance.proj import app, note
+from tests.acceptance.proj import app, note, wait_to_end
 from tests.soak.gathering import Gathers
 
 MODULE = __name__
 
 
-def run_all(requests: list[tuple[str, Any, str]], _: None) -> None:
-    for _id, _message, key in requests:
-        note("together", key)
-
-
 class Gathered(Gathers):
     abstract = True
-    work = staticmethod(run_all)
+
+    @staticmethod
+    def work(requests: list[tuple[str, Any, str]], _: None) -> None:
+        for _id, _message, key in requests:
+            note("together", key)
 
     def flush(self, requests: Any) -> Any:
+        wait_to_end("gathering")
         note("flush", "")
         return super().flush(requests)
 

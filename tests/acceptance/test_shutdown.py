@@ -86,12 +86,13 @@ def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
-    room = ["-c", "1", "--prefetch-multiplier", "10"]
-    worker = scene.worker(*room, "-P", "gevent", conf={"imports": [gathered.MODULE]})
+    worker = scene.worker("-c", "1", "-P", "gevent", conf={"imports": [gathered.MODULE]})
+    scene.send("gathered", "b")
+    scene.wait_until(lambda: scene.counts() == (0, 1))
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
-    scene.send("gathered", "b")
-    # A timer passes it to the pool. It then waits for a free greenlet.
+    # A timer passes the batch to the pool. It then waits for a free greenlet.
+    scene.let_end("gathering")
     scene.wait_for_notes("flush", 1)
     worker.kill("SIGTERM")
     scene.wait_until(lambda: scene.counts() == (1, 1))

@@ -22,7 +22,7 @@ def test_a_call_that_blocks_python_for_three_timeouts_loses_no_lease_in_any_pool
     scenes = {pool: new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)}) for pool in POOLS}
     conf = {"imports": [MODULE], "sqs_heartbeat_threshold": THRESHOLD}
     workers = {
-        pool: scene.worker("-c", "1", "-P", pool, conf=conf, wait=False)
+        pool: scene.worker("-c", "2", "-P", pool, conf=conf, wait=False)
         for pool, scene in scenes.items()
     }
     for worker in workers.values():

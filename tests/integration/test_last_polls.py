@@ -79,7 +79,7 @@ class Kept:
             timeout=TIMEOUT,
         )
         self.worker.consume(CHANNEL, [queue])
-        self.worker.allow(CHANNEL, lambda: ROOM - len(self.arrived), ROOM)
+        self.worker.allow(CHANNEL, lambda: (ROOM - len(self.arrived), ROOM))
         wait_until(lambda: self.polls.open)
 
     def publish(self, count: int) -> None:

@@ -260,7 +260,7 @@ class Side(Linked):
         self._allow()
 
     def _allow(self) -> None:
-        self.worker.allow(self._channel, self._free, self._room)
+        self.worker.allow(self._channel, lambda: (self._free(), self._room))
 
     def _free(self) -> int:
         return self._room - len(self.reserved) - len(self.running)

@@ -138,7 +138,8 @@ class Apart:
     def allow(self) -> None:
         """Say how many messages there is room for."""
         if not self._worker.is_stopping:
-            self.keeper.allow(self._channel, self._worker.free, self._world.profile.prefetch)
+            prefetch = self._world.profile.prefetch
+            self.keeper.allow(self._channel, lambda: (self._worker.free(), prefetch))
             self._push_later()
 
     receive = allow

@@ -14,6 +14,7 @@ from unittest.mock import MagicMock, Mock
 import boto3
 import pytest
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
@@ -29,6 +30,34 @@ from tests.support.joined import Joined
 from tests.support.waiting import PATIENCE, wait_until
 
 FIFO, STANDARD = "orders.fifo", "orders"
+
+
+def heartbeat_of(**parts: Any) -> Any:
+    return SimpleNamespace(
+        feeds={},
+        new_channel=lambda: 1,
+        note_turn=bool,
+        note_free=bool,
+        is_ending=False,
+        arriving=set(),
+        pool_size=lambda queues: math.inf,
+        is_green=False,
+        in_pool=set(),
+        **parts,
+    )
+
+
+def kombu_of(**parts: Any) -> Any:
+    return SimpleNamespace(
+        is_closed=False,
+        polling_interval=0,
+        wait_seconds=10,
+        prefetch_count=10,
+        is_leased=lambda queue: True,
+        url=lambda queue: f"https://sqs/1/{queue}",
+        wanted_attributes=lambda: ([], []),
+        **parts,
+    )
 
 
 class Scene:
@@ -62,32 +91,17 @@ class Scene:
         self.joined = Joined(
             most_waiting=waiting_room - 1, concurrency=1, poll_clients=self._client
         )
-        heartbeat: Any = SimpleNamespace(
+        heartbeat = heartbeat_of(
             leased=LeasedQueues(
                 settings=settings, queues=queues, clients=Mock(), terms=terms, has_limit=True
             ),
             terms=terms,
             keeper=self.joined.worker,
-            feeds={},
-            new_channel=lambda: 1,
-            note_turn=bool,
-            is_ending=False,
-            arriving=set(),
-            greenlets=lambda queues: math.inf,
-            in_greenlets=set(),
         )
-        kombu: Any = SimpleNamespace(
-            is_closed=False,
-            polling_interval=0,
-            wait_seconds=10,
-            prefetch_count=10,
+        kombu = kombu_of(
             queues=lambda: self.queues,
-            is_leased=lambda queue: True,
             consumer=lambda queue: bool if queue in self.queues else None,
-            broker=Mock(),
             free_slots=lambda: self.slots,
-            url=lambda queue: f"https://sqs/1/{queue}",
-            wanted_attributes=lambda: ([], []),
         )
         self.heartbeat = heartbeat
         self.feed = Feed(kombu=kombu, heartbeat=heartbeat, deliverer=Mock(), wake=bool)
@@ -341,32 +355,18 @@ class Delivery:
         self.taken: set[str] = set()
         self.consumers = [STANDARD]
         self.keeper = MagicMock()
-        self.keeper.allow = lambda channel, free, prefetch_count: self.allowed.append(free())
+        self.keeper.allow = lambda channel, room: self.allowed.append(room()[0])
         self.deliverer, self.wake = Mock(), Mock()
-        self.heartbeat: Any = SimpleNamespace(
+        self.heartbeat = heartbeat_of(
             keeper=self.keeper,
-            feeds={},
-            new_channel=lambda: 1,
-            note_turn=bool,
-            is_ending=False,
-            arriving=set(),
-            greenlets=lambda queues: math.inf,
-            in_greenlets=set(),
             leased=Mock(),
             terms=SimpleNamespace(most_leases=lambda: 8_000.0),
         )
-        kombu: Any = SimpleNamespace(
-            is_closed=False,
-            polling_interval=0,
-            wait_seconds=10,
-            prefetch_count=10,
+        kombu = kombu_of(
             queues=lambda: [STANDARD],
-            is_leased=lambda queue: True,
             consumer=lambda queue: bool if queue in self.consumers else None,
             free_slots=lambda: self.slots,
             takes_slot=lambda tag: tag in self.taken,
-            url=lambda queue: f"https://sqs/1/{queue}",
-            wanted_attributes=lambda: ([], []),
         )
         self.feed = Feed(
             kombu=kombu, heartbeat=self.heartbeat, deliverer=self.deliverer, wake=self.wake
@@ -390,6 +390,31 @@ def test_a_channel_may_get_as_many_messages_as_it_has_slots_less_those_that_arri
     delivery.slots = -2
     delivery.feed.fill()
     assert delivery.allowed == [10, 7, 7, -2]
+
+
+@pytest.mark.parametrize(
+    ("ends", "in_pool", "allowed"),
+    [
+        pytest.param([], 3, 7, id="nothing is known yet"),
+        pytest.param([0.0], 3, 0, id="long tasks, and a full pool"),
+        pytest.param([0.0], 1, 2, id="long tasks, and free processes"),
+        pytest.param([9.0, 9.6, 9.8, 9.9], 3, 2, id="as many as had ended in half a second"),
+        pytest.param([9.9] * 50, 3, 7, id="short tasks"),
+    ],
+)
+def test_a_worker_holds_what_its_pool_can_soon_begin(
+    monkeypatch: pytest.MonkeyPatch, ends: list[float], in_pool: int, allowed: int
+) -> None:
+    delivery, now = Delivery(), [0.0]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+    delivery.slots = 7
+    delivery.heartbeat.pool_size = lambda queues: 3
+    delivery.heartbeat.in_pool = set(range(in_pool))
+    for now[0] in ends:
+        delivery.feed.note_end("h")
+    now[0] = 10.0
+    delivery.feed.fill()
+    assert delivery.allowed[-1] == allowed
 
 
 def test_without_a_prefetch_limit_it_may_get_what_the_worker_can_keep() -> None:
@@ -432,13 +457,14 @@ def test_messages_beyond_the_prefetch_count_wait_until_a_slot_is_free() -> None:
 
 def test_messages_wait_until_a_greenlet_is_free() -> None:
     delivery = Delivery()
-    delivery.heartbeat.greenlets = lambda queues: 2 if STANDARD in queues else 0
+    delivery.heartbeat.is_green = True
+    delivery.heartbeat.pool_size = lambda queues: 2 if STANDARD in queues else 0
     first, second, _ = delivery.take("a", "b", "c")
     for running, expected in (({"a task"}, first), ({"a"}, second)):
-        delivery.heartbeat.in_greenlets = running
+        delivery.heartbeat.in_pool = running
         assert delivery.feed.deliver()
         assert delivery.deliverer.deliver.call_args.args[0] == [expected]
-    delivery.heartbeat.in_greenlets = {"a", "b"}
+    delivery.heartbeat.in_pool = {"a", "b"}
     assert not delivery.feed.deliver()
 
 

@@ -22,14 +22,12 @@ from celery_sqs_heartbeat.worker.pools import (
     follow_jobs,
     guard_run,
     make_shutdown_reentrant,
+    pool_size,
     takes_jobs,
 )
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import killable
 from tests.support.waiting import PATIENCE
-
-#: That of pools without greenlets.
-HEARTBEAT: Any = None
 
 
 class Request(LeasedRequest):
@@ -80,7 +78,7 @@ def run(
         uses_semaphore=False,
         on_apply=lambda target, *args, **kwargs: apply_target(through(target), *args, **kwargs),
     )
-    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
+    guard_run(pool)
     pool.on_apply(
         task,
         ("t", "1"),
@@ -168,7 +166,7 @@ def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
     pool: Any = SimpleNamespace(
         uses_semaphore=False, on_apply=lambda *args, **kwargs: noted.update(kwargs)
     )
-    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
+    guard_run(pool)
     pool.on_apply(
         None,
         accept_callback=request.on_accepted,
@@ -209,28 +207,14 @@ def test_a_message_is_not_withdrawn_once_its_task_starts() -> None:
     assert request.noted == ["result 0", "end"]
 
 
-def test_a_green_pool_has_a_request_from_when_it_is_given_to_it_until_its_task_has_ended() -> None:
-    heartbeat: Any = SimpleNamespace(in_greenlets=set())
-    had: list[object] = []
-    pool = pool_of(uses_semaphore=False)
-    pool.is_green, pool.limit = True, 3
-    pool.on_apply = lambda *_, **__: had.extend(heartbeat.in_greenlets)
+def test_a_pool_has_the_size_to_which_it_may_grow_for_tasks_alone() -> None:
     queues = SimpleNamespace(consume_from={"tasks": None})
-    worker = SimpleNamespace(pool=pool, app=SimpleNamespace(amqp=SimpleNamespace(queues=queues)))
-    guard_run(worker, heartbeat)
-    request = Request()
-    pool.on_apply(
-        print,
-        accept_callback=request.on_accepted,
-        callback=request.on_success,
-        timeout_callback=request.on_timeout,
-    )
-    assert had == [request]
-    # It may grow.
-    pool.limit = 4
-    assert heartbeat.greenlets({"tasks": "url"}) == 4
-    # Messages of a user's own consumer need no greenlet.
-    assert heartbeat.greenlets({"others": "url"}) == math.inf
+    app = SimpleNamespace(amqp=SimpleNamespace(queues=queues))
+    for limit, most in ((4, 2), (2, 4), (4, None)):
+        worker = SimpleNamespace(pool=SimpleNamespace(limit=limit), max_concurrency=most, app=app)
+        assert pool_size(worker, {"tasks": "url", "others": "url"}) == 4
+        # Messages of a user's own consumer need no pool.
+        assert pool_size(worker, {"others": "url"}) == math.inf
 
 
 def pool_of(uses_semaphore: bool) -> Any:
@@ -246,7 +230,7 @@ def fails(task: str, task_id: str) -> None:
 
 def test_an_error_around_a_task_in_a_thread_is_returned_as_its_failure() -> None:
     pool = pool_of(uses_semaphore=False)
-    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
+    guard_run(pool)
     failed, info, _ = pool.on_apply(fails, ("t", "1"))
     assert failed
     assert "the result backend is down, t[1]" in str(info.exception)
@@ -257,7 +241,7 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
     followed: list[object] = []
     request.follow = followed.append  # type: ignore[method-assign,assignment]
     pool = TaskPool(1)
-    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
+    guard_run(pool)
     pool.start()
     pool.stop()
     assert pool.apply_async(print, accept_callback=request.on_accepted) is None
@@ -266,13 +250,13 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
 
 def test_the_result_of_a_thread_is_passed_on() -> None:
     pool = pool_of(uses_semaphore=False)
-    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
+    guard_run(pool)
     assert pool.on_apply(lambda task, task_id: (0, task, task_id), ("t", "1")) == (0, "t", "1")
 
 
 def test_a_pool_of_processes_reports_errors_itself() -> None:
     pool = pool_of(uses_semaphore=True)
-    guard_run(SimpleNamespace(pool=pool), HEARTBEAT)
+    guard_run(pool)
     with pytest.raises(ConnectionError):
         pool.on_apply(fails, ("t", "1"))
 

@@ -95,6 +95,21 @@ def test_a_channel_has_leases_only_while_a_heartbeat_is_bound(heartbeat: Heartbe
         assert type(made.channel()) is SQS.Channel
 
 
+@pytest.mark.parametrize("is_green", [False, True])
+def test_a_request_leaves_the_pool_with_its_slot_or_with_greenlets_at_its_end(
+    heartbeat: Heartbeat, is_green: bool
+) -> None:
+    feed, request, heartbeat.is_green = Mock(), Mock(), is_green
+    heartbeat.feeds[1] = feed
+    heartbeat.in_pool["h"] = request
+    heartbeat.note_free("h")
+    assert ("h" in heartbeat.in_pool) is is_green
+    heartbeat.note_run("h")
+    assert not heartbeat.in_pool
+    # A task of an earlier connection makes room for this one, too.
+    assert feed.fill.call_count == 1 + is_green
+
+
 def test_each_channel_gets_its_own_messages_and_those_of_a_closed_one_are_released(
     heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:

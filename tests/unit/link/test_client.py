@@ -211,7 +211,7 @@ class Channel:
 
     def allow(self) -> None:
         self.worker.worker.allow(
-            CHANNEL, lambda: self.prefetch_count - self.held, self.prefetch_count
+            CHANNEL, lambda: (self.prefetch_count - self.held, self.prefetch_count)
         )
 
     def end(self, count: int = 1) -> None:
@@ -685,7 +685,7 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
         assert keeper.note_start("m-1")
         assert keeper.let_expire("m-1")
         assert keeper.disown("m-1")
-        keeper.allow(CHANNEL, lambda: 1, 1)
+        keeper.allow(CHANNEL, lambda: (1, 1))
         keeper.cancel(CHANNEL, "q")
         keeper.close(CHANNEL)
         keeper.end_receiving()
