@@ -18,10 +18,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from celery_sqs_heartbeat.journal.backlog import Origin, record_of
 from celery_sqs_heartbeat.journal.layout import closed_segments
-from celery_sqs_heartbeat.journal.lines import line_of
-from celery_sqs_heartbeat.journal.mapping import Origin, record_of
 from celery_sqs_heartbeat.journal.opening import open_journal
+from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action

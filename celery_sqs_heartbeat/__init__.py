@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         NoLease,
         SqsHeartbeatError,
     )
-    from celery_sqs_heartbeat.settings.failure import QueueInfo
+    from celery_sqs_heartbeat.settings.release_policies import QueueInfo
     from celery_sqs_heartbeat.worker.step import install
 
 __all__ = [
@@ -44,7 +44,7 @@ _HOME = {
     "LeaseLost": "errors",
     "Message": "consumer.received",
     "NoLease": "errors",
-    "QueueInfo": "settings.failure",
+    "QueueInfo": "settings.release_policies",
     "ReleaseMessage": "current.current_message",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.current_lease",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.common.escaping import counted
 from demo.ledger import Execution, after_a_kill, duplicates, succeeded
 from demo.phase import TASKS, Watcher
 

@@ -12,7 +12,7 @@ from typing import Any
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from fleet.truth import idle_of, pairs_of
 from fleet.world import World
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
+from celery_sqs_heartbeat.journal.backlog import Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.journal_events import (
     KEEPER_LATE,
     WORKER_STARTED,
@@ -15,10 +16,9 @@ from celery_sqs_heartbeat.journal.journal_events import (
     WorkerStarted,
     WorkerStopped,
 )
-from celery_sqs_heartbeat.journal.lines import line_of
-from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
+from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import Event
 
 #: How many lines are written together.

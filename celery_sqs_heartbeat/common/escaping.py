@@ -45,3 +45,17 @@ def _escaped_argument(argument: object) -> object:
     text = str(argument)
     # A safe argument keeps its type, because handlers may read it.
     return escaped(text) if _UNSAFE.search(text) else argument
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """Return a count with its noun: "1 message", "2 messages".
+
+    Args:
+        nouns: The plural, if it is not the noun with an s.
+    """
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def seconds(value: float) -> str:
+    """Return seconds with three significant digits, or rounded to whole seconds from 100 on."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

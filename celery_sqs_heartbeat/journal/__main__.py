@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.journal.kinds import local_folder
 from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_segments
-from celery_sqs_heartbeat.settings.target import S3
+from celery_sqs_heartbeat.settings.address import S3
 
 #: A line may be in the folder of the day before or after its own.
 _AROUND = 1

@@ -22,8 +22,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
-from celery_sqs_heartbeat.journal.s3 import new_s3_client
-from celery_sqs_heartbeat.settings.target import Destination, parse_target
+from celery_sqs_heartbeat.journal.shipping import new_s3_client
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
 #: Objects that are copied at the same time.
 _THREADS = 16

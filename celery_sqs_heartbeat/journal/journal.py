@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.backlog import Backlog, Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.journal_events import (
     KEEPER_LATE,
     WORKER_STARTED,
@@ -18,7 +18,6 @@ from celery_sqs_heartbeat.journal.journal_events import (
     WorkerStopped,
 )
 from celery_sqs_heartbeat.journal.journal_writer import JournalWriter
-from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.leases.events import Event
 

@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.journal.backlog import Backlog, Make
+from celery_sqs_heartbeat.common.escaping import counted
+from celery_sqs_heartbeat.journal.backlog import Backlog, Make, Origin
 from celery_sqs_heartbeat.journal.layout import day_of
-from celery_sqs_heartbeat.journal.lines import line_of
-from celery_sqs_heartbeat.journal.mapping import Origin
-from celery_sqs_heartbeat.journal.outage_log import OutageLog
-from celery_sqs_heartbeat.journal.recovery import recover
+from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.shipping import Shipper
-from celery_sqs_heartbeat.journal.writer import SegmentWriter
+from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
+from celery_sqs_heartbeat.journal.shipping import OutageLog, Shipper
 
 logger = logging.getLogger(__name__)
 

@@ -11,17 +11,15 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.journal_facts import Identity
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.backlog import Backlog, Origin
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.journal_writer import JournalWriter, wall_clock
-from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.packing import Opener
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.s3 import new_shipping_client
-from celery_sqs_heartbeat.journal.shipping import Shipper
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.shipping import Shipper, new_shipping_client
 from celery_sqs_heartbeat.journal.spool import own_spool
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
-from celery_sqs_heartbeat.settings.target import Destination, parse_target
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
 #: How many events may wait to be written: some megabytes.
 QUEUE_LIMIT = 10_000

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.journal.layout import OPEN_SUFFIX, all_segments, closed_path
-from celery_sqs_heartbeat.journal.lines import parse
-from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.packing import parse, unpack
 
 
 @dataclass(slots=True)

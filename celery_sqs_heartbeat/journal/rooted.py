@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.folders import Folder
-from celery_sqs_heartbeat.journal.layout import ordered
-from celery_sqs_heartbeat.journal.trust import (
+from celery_sqs_heartbeat.journal.folders import (
+    Folder,
     RefusedError,
     check_private,
     check_shared,
     check_way,
     not_a_folder,
 )
+from celery_sqs_heartbeat.journal.layout import ordered
 
 logger = logging.getLogger(__name__)
 

@@ -12,17 +12,75 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.common.callers import CallerThreads
-from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.journal import locks
+from celery_sqs_heartbeat.common.escaping import counted
+from celery_sqs_heartbeat.common.threads import CallerThreads
+from celery_sqs_heartbeat.journal.folders import close_file, lock_file
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
-from celery_sqs_heartbeat.journal.outage_log import OutageLog
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
-from celery_sqs_heartbeat.settings.target import Destination
+from celery_sqs_heartbeat.settings.address import Destination
+
+#: Timeout of an upload, in seconds. It must not delay the worker's end for long.
+_TIMEOUT = 5.0
+
+
+def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -> Any:
+    """Return a client with boto3's own configuration. The broker may be in another account.
+
+    Args:
+        new_session: Makes the boto3 session; None for boto3's default.
+        config: Arguments of botocore's `Config`.
+    """
+    import boto3
+    from botocore.config import Config
+
+    session = new_session() if new_session is not None else boto3.Session()
+    return session.client("s3", config=Config(**config))
+
+
+def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
+    """Return a client that gives up soon, because the shipper tries again itself."""
+    from celery_sqs_heartbeat.sqs.sending import guard
+
+    client = new_s3_client(
+        new_session,
+        connect_timeout=_TIMEOUT,
+        read_timeout=_TIMEOUT,
+        retries={"total_max_attempts": 1},
+    )
+    guard(client)
+    return client
+
 
 logger = logging.getLogger(__name__)
+
+
+class OutageLog:
+    """One kind of trouble. `doing` names the failing work in the log."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._is_on = False
+
+    def note(self, cause: object) -> None:
+        """Note that it does not work."""
+        if not self._is_on:
+            self._is_on = True
+            logger.warning(
+                "sqs-heartbeat: %s does not work (%s). Messages are not affected, but some of "
+                "their events are not recorded. Check the place that sqs_heartbeat_journal names",
+                self._doing,
+                cause,
+            )
+
+    def clear(self, lost: int) -> None:
+        """Note that it works. `lost` is the number of lines lost so far."""
+        if self._is_on:
+            self._is_on = False
+            logger.warning(
+                "sqs-heartbeat: %s works again; lines lost so far: %d", self._doing, lost
+            )
+
 
 #: Pauses after failures, in seconds. They double up to the longest.
 _FIRST_PAUSE = 1.0
@@ -136,7 +194,7 @@ class Shipper:
                 # Another worker has uploaded it, the limit has removed it, or it is not ours.
                 self._root.note(error)
                 return
-            stack.callback(locks.close, file)
+            stack.callback(close_file, file)
             if _is_taken(file):
                 return
             if self._client is None:
@@ -172,7 +230,7 @@ class Shipper:
 def _is_taken(file: FileIO) -> bool:
     """Return whether another worker uploads the file now. If not, lock it for this one."""
     try:
-        locks.lock(file)
+        lock_file(file)
     except BlockingIOError:
         return True
     except OSError:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from celery_sqs_heartbeat.journal.folders import refuse_others
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX, ordered
 from celery_sqs_heartbeat.journal.packing import lines_of
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.trust import refuse_others
 
 
 @dataclass(frozen=True, slots=True)

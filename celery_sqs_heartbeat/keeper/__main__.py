@@ -6,8 +6,8 @@ import os
 import sys
 
 from celery_sqs_heartbeat.link.frames import BrokenLink
-from celery_sqs_heartbeat.link.ignoring import ignore_signals
 from celery_sqs_heartbeat.link.keeper_main import run
+from celery_sqs_heartbeat.link.watching import ignore_signals
 
 
 def main(arguments: list[str]) -> int:

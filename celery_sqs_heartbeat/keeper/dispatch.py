@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.callers import CallerThreads
+from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.sending import sending_while
 

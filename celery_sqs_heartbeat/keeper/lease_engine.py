@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
-from celery_sqs_heartbeat.common.waiting import wait_for
+from celery_sqs_heartbeat.common.threads import wait_for
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.health import MOST_HANGING
+from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event
 from celery_sqs_heartbeat.leases.register import Board
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.common.waiting import wait_for
+from celery_sqs_heartbeat.common.threads import wait_for
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import SENT_AGAIN
 from celery_sqs_heartbeat.leases.lease import Goal, Lease

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.opening import open_journal
-from celery_sqs_heartbeat.journal.s3 import new_shipping_client
-from celery_sqs_heartbeat.observe.observers import Observer
+from celery_sqs_heartbeat.journal.shipping import new_shipping_client
+from celery_sqs_heartbeat.observe.observers import Observer, Watched
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
-from celery_sqs_heartbeat.observe.watched import Watched
-from celery_sqs_heartbeat.sqs.sessions import NewSession
+from celery_sqs_heartbeat.sqs.options import NewSession
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.observe.metrics import Metrics

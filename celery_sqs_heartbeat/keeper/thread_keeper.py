@@ -11,22 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.common.waiting import wait_for
+from celery_sqs_heartbeat.common.threads import wait_for
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
-from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.eventlog import log_event, log_unconfirmed
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.keeper.ticks import Ticks
-from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.leases.actions import is_ours
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.events import Event, KeeperHealth
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms, LeaseView
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.register import Board
-from celery_sqs_heartbeat.leases.view import LeaseView
 
 #: How long the thread may take to end, and observers to process the last events, in seconds.
 #: Neither waits for anything, unless it hangs.

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
-from celery_sqs_heartbeat.common.wording import seconds
-from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.common.escaping import seconds
+from celery_sqs_heartbeat.common.threads import AutoResetEvent
+from celery_sqs_heartbeat.leases.events import KeeperHealth
 
 logger = logging.getLogger(__name__)
 

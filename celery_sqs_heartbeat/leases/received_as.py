@@ -1,12 +1,180 @@
-"""Classifies a received message: new, already held, finished, or not to be run."""
+"""Classifies a received message, with regard to calls that may still end its lease.
+
+A redelivery replaces the receipt handle of a message. A standard queue still accepts the old
+handle, and then hides the message for as long as the old call requests. So if a call was unanswered
+when the same worker received the message again, it may end the new lease early: an extension, if
+the queue's visibility timeout was raised in the meantime, or a release, at once. A request can't be
+withdrawn. But the worker knows the calls it has sent, so it knows how early they can end the lease:
+
+- While an extension by an old handle is open, no receive and no extension counts for longer than
+  the open one would hide the message, because SQS may perform that one later. The lease is then
+  extended when a third of that time is left.
+- While a release by an old handle is open, the worker does not run a redelivery, because its lease
+  may end at any moment. It skips only one: a call that hangs for hours must not block the message.
+  After that, and if the answer came while the receive was in flight, the lease is not certain.
+- If the message is received again before its lease had expired, the release has taken effect.
+
+A call whose answer was lost stays open, because SQS may perform it however late. That costs nothing
+while the timeouts are the same. A call that SQS answered with HTTP 500 is not open: it was
+performed before that answer, or not at all. A call that SQS refused was not performed. FIFO queues
+refuse an old handle. They are treated the same way, because the case is rare.
+"""
 
 from __future__ import annotations
 
 import enum
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.recent import CAPACITY
+
+_Key = tuple[str, str]
+#: After any other answer, SQS has changed nothing and will change nothing.
+_MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
+
+
+@dataclass(slots=True, repr=False)
+class _StaleCall:
+    """The calls for one message by one handle, with the same action and timeout.
+
+    Attributes:
+        earlier: Other calls for the message. A link, because most messages have no other calls.
+        open: How many of the calls are unanswered, as far as we know.
+        answered_at: When the last answer came after which it may have been done.
+        held_until: When the lease was to expire when its release was planned; -inf for extensions.
+        is_spared: Whether a redelivery was already skipped because of it.
+    """
+
+    handle: str
+    timeout: int
+    action: Action
+    earlier: _StaleCall | None
+    open: int = 0
+    answered_at: float = -math.inf
+    held_until: float = -math.inf
+    is_spared: bool = False
+
+    @property
+    def is_release(self) -> bool:
+        return self.held_until > -math.inf
+
+
+class StaleCalls:
+    """Remembers the calls for each message, until SQS has confirmed its delete."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._by_key: OrderedDict[_Key, _StaleCall] = OrderedDict()
+
+    def note_sent(self, call: Call) -> None:
+        """Note a call that is about to be made."""
+        if call.kind is not CallKind.CHANGE_VISIBILITY:
+            return
+        for entry in call.entries:
+            key = entry.lease.key
+            stale = self._find(entry)
+            if stale is None:
+                earlier = self._by_key.get(key)
+                stale = _StaleCall(entry.receipt_handle, entry.timeout, entry.action, earlier)
+                self._by_key[key] = stale
+            self._by_key.move_to_end(key)
+            stale.open += 1
+            if entry.action is Action.RELEASE:
+                stale.held_until = entry.lease.expires_at
+        while len(self._by_key) > self._capacity:
+            self._by_key.popitem(last=False)
+
+    def note_release(self, key: _Key, handle: str, held_until: float) -> None:
+        """Note a release that an earlier keeper may have sent, and that no one will answer here.
+
+        Args:
+            held_until: When its lease was to expire.
+        """
+        self._by_key[key] = _StaleCall(
+            handle, 0, Action.RELEASE, self._by_key.get(key), open=1, held_until=held_until
+        )
+        self._by_key.move_to_end(key)
+
+    def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
+        """Note SQS's answers. SQS may still perform a call without an answer."""
+        for entry, outcome in zip(call.entries, outcomes, strict=True):
+            stale = self._find(entry)
+            if stale is not None and outcome is not Outcome.UNKNOWN:
+                stale.open = max(0, stale.open - 1)
+                if outcome in _MAY_HAVE_BEEN_DONE:
+                    stale.answered_at = now
+
+    def forget(self, key: _Key) -> None:
+        """Forget a message that can't be received again."""
+        self._by_key.pop(key, None)
+
+    def limit(self, key: _Key, handle: str | None, since: float = math.inf) -> float:
+        """Return for how many seconds a lease by that handle counts at most.
+
+        Args:
+            handle: None if calls by its own handle count, too: after a late answer.
+            since: When its receive, or the call that was answered late, was sent, if the limit is
+                for that. An extension that was answered later may have been performed after it.
+        """
+        extensions = (each for each in self._others(key, handle, since) if not each.is_release)
+        return min((each.timeout for each in extensions), default=math.inf)
+
+    def releases(self, key: _Key, handle: str, since: float, arrived_at: float) -> bool:
+        """Return whether a release may end the lease of a receive that has just arrived."""
+        if key not in self._by_key:
+            return False
+        for each in self._of(key):
+            if arrived_at < each.held_until:
+                # Only the release can have made the message visible so early.
+                self._remove(key, each)
+        return any(each.is_release for each in self._others(key, handle, since))
+
+    def spare(self, key: _Key, handle: str) -> bool:
+        """Return whether to skip a receive because of an open release, once for each release."""
+        found = [
+            each
+            for each in self._others(key, handle, math.inf)
+            if each.is_release and not each.is_spared
+        ]
+        for each in found:
+            each.is_spared = True
+        return bool(found)
+
+    def _find(self, entry: Entry) -> _StaleCall | None:
+        for each in self._of(entry.lease.key):
+            if (
+                each.handle == entry.receipt_handle
+                and each.timeout == entry.timeout
+                and each.action is entry.action
+            ):
+                return each
+        return None
+
+    def _others(self, key: _Key, handle: str | None, since: float) -> Iterator[_StaleCall]:
+        for each in self._of(key):
+            if each.handle != handle and (each.open or each.answered_at >= since):
+                yield each
+
+    def _of(self, key: _Key) -> Iterator[_StaleCall]:
+        call = self._by_key.get(key)
+        while call is not None:
+            yield call
+            call = call.earlier
+
+    def _remove(self, key: _Key, call: _StaleCall) -> None:
+        for each in self._of(key):
+            if each.earlier is call:
+                each.earlier = call.earlier
+                return
+        if call.earlier is None:
+            del self._by_key[key]
+        else:
+            self._by_key[key] = call.earlier
+
 
 #: How old a receive may be on its arrival if its visibility timeout is unknown, in seconds: the
 #: longest poll (20 s; SQS API reference, ReceiveMessage, WaitTimeSeconds) and the shortest timeout.

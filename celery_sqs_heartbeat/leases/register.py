@@ -9,10 +9,10 @@ from celery_sqs_heartbeat.leases.actions import entry_for, may_be_saved, next_ac
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.calls import Answer, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.message import GroupOrder
+from celery_sqs_heartbeat.leases.received_as import StaleCalls
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 _GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 #: Too frequent to be worth a wake-up: they are only recorded.

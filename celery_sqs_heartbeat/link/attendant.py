@@ -16,19 +16,22 @@ from typing import Any
 from weakref import WeakSet
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.link.busy import is_busy
 from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Listener, Wire
-from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor, is_unfit
+from celery_sqs_heartbeat.link.liveness import (
+    LOOK_SECONDS,
+    LivenessMonitor,
+    RestartBackoff,
+    is_busy,
+    is_unfit,
+)
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
-from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.link.restart_backoff import RestartBackoff
+from celery_sqs_heartbeat.link.messages import Hello, read_event
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from celery_sqs_heartbeat.current.sharing import SharedFile
-from celery_sqs_heartbeat.link.ignoring import signals_held_back
+from celery_sqs_heartbeat.link.watching import signals_held_back
 
 #: With these, Prometheus's client would keep the keeper's metrics in the application's files and
 #: show them as the application's. The keeper has its own metrics page.

@@ -11,16 +11,13 @@ from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.leases.actions import is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseView
 from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
-from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
-from celery_sqs_heartbeat.link.credit import Credit
-from celery_sqs_heartbeat.link.deliveries import MOST_READ, Inlet
+from celery_sqs_heartbeat.link.deliveries import MOST_READ, Credit, Inlet
 from celery_sqs_heartbeat.link.frames import Message, Wire
-from celery_sqs_heartbeat.link.held_message import HandedOver, HeldMessage
-from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessage, HeldMessages
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 #: A new keeper must know all leases before it receives. After the last of these it reads no more.
 _AFTER_LEASES = ("end", "stop")

@@ -15,36 +15,32 @@ from mmap import mmap
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.callers import CallerThreads
+from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
-from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.common.threads import CallerThreads
+from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.observability import Observability
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
-from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, KeeperHealth
+from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Outbox, Wire
-from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
-from celery_sqs_heartbeat.link.reaching import read_config
-from celery_sqs_heartbeat.link.receiving_end import HandOver
-from celery_sqs_heartbeat.link.receiving_end import take as take_order
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
+from celery_sqs_heartbeat.link.messages import Hello, read_config, read_hello
+from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases, is_about_leases
+from celery_sqs_heartbeat.link.serving import take as take_order
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
-from celery_sqs_heartbeat.sqs.sessions import find_session_function
+from celery_sqs_heartbeat.sqs.options import find_session_function
 
 logger = logging.getLogger(__name__)
 

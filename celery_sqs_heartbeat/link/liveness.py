@@ -1,12 +1,12 @@
-"""Decides whether the process of a keeper hangs."""
+"""Decides whether the process of a keeper hangs, and how soon another one starts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.leases.health import MOST_HANGING
-from celery_sqs_heartbeat.link.restart_backoff import LONG_LIFE
+from celery_sqs_heartbeat.leases.events import MOST_HANGING
 
 #: How often the worker checks its keeper, in seconds.
 LOOK_SECONDS = 0.2
@@ -108,3 +108,66 @@ class LivenessMonitor:
         elif self._busy and passed <= LOOK_SECONDS + _SLACK:
             self._idle += 1
         return self._idle >= _START_LOOKS
+
+
+#: The state of a thread that runs, or waits for a CPU (proc(5)).
+_RUNNABLE = "R"
+
+
+def is_busy(pid: int) -> bool:
+    """Return whether a thread of a process runs, or waits for a CPU. False without /proc.
+
+    On a busy machine a process may wait for a CPU for seconds. A process that was stopped, or
+    hangs in a lock or in the network, does not wait for a CPU.
+    """
+    return any(_state(thread) == _RUNNABLE for thread in Path(f"/proc/{pid}/task").glob("*/stat"))
+
+
+def _state(stat: Path) -> str:
+    try:
+        # The process's name comes before the state and may contain any characters.
+        return stat.read_text(errors="replace").rpartition(") ")[2][:1]
+    except OSError:
+        # The thread has ended.
+        return ""
+
+
+#: Pauses in seconds: none after the first death.
+_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+#: If a keeper has lived for so many seconds, the pauses start over.
+LONG_LIFE = 60.0
+
+
+class RestartBackoff:
+    """Counts the deaths of one worker's keepers, and decides the pause after each.
+
+    Attributes:
+        count: How many keepers have died.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        # How many died early, in a row.
+        self._young = 0
+
+    def note(self, age: float) -> float:
+        """Note a death. Return the pause after it, in seconds.
+
+        Args:
+            age: How long the keeper lived, in seconds.
+        """
+        if age >= LONG_LIFE:
+            self._young = 0
+        pause = self._pause
+        self.count += 1
+        self._young += 1
+        return pause
+
+    def note_refusal(self) -> float:
+        """Note that the system could not start a keeper. Return the pause after it, in seconds."""
+        self._young += 1
+        return self._pause
+
+    @property
+    def _pause(self) -> float:
+        return _PAUSES[min(self._young, len(_PAUSES) - 1)]

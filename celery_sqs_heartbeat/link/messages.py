@@ -8,17 +8,21 @@ that its first keeper gave it. Messages for the worker's tasks go another way, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
+from botocore import UNSIGNED
+
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
-from celery_sqs_heartbeat.link.held_message import HeldMessage
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.link.held_messages import HeldMessage
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
@@ -133,3 +137,124 @@ def read_event(values: list[Any]) -> Event:
         return Event(**plain)
     except (TypeError, ValueError) as error:
         raise BrokenLink(f"the link has an invalid event: {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first message of a worker.
+
+    Attributes:
+        pid: The process id of the worker's main process, which the keeper watches.
+        interval: The longest sleep of the keeper, in seconds.
+        journal: The journal's location; None for no journal.
+        identity: The worker that the journal belongs to: host, pid, boot, started.
+        status: `host:port` of the status page; None for no page.
+        token: The token that protects the page's data. It is never shown.
+        name: The worker's name.
+        level: The lowest level of the log lines that the worker writes.
+        wants_all: Whether the worker wants every event, not only those that it always needs.
+        began_at: When the worker began, in seconds of the keeper's clock.
+        session: `module:function` of a function that returns a boto3 session; None for boto3's
+            default session.
+        keeper: The number of this keeper among those of the worker, from 1.
+        most_waiting: How many messages may wait for another of their group.
+        concurrency: How many tasks the worker runs at once; 0 if not known.
+    """
+
+    pid: int
+    interval: float = 1.0
+    journal: str | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    status: str | None = None
+    token: str | None = field(default=None, repr=False)
+    name: str = ""
+    level: int = 0
+    wants_all: bool = False
+    began_at: float | None = None
+    session: str | None = None
+    keeper: int = 1
+    most_waiting: int = 0
+    concurrency: int = 0
+
+    def message(self) -> Message:
+        """Return it as a message."""
+        return ("hello", VERSION, asdict(self))
+
+
+def read_hello(message: Message) -> Hello:
+    """Read a worker's first message.
+
+    Raises:
+        BrokenLink: It is not a hello of this version.
+    """
+    match message:
+        case ["hello", version, dict(values)] if version == VERSION:
+            return Hello(**values)
+        case ["hello", version, *_]:
+            raise BrokenLink(
+                f"the worker uses version {version!r} of the link, this keeper {VERSION}: the "
+                "package was replaced while the worker was running; restart the worker"
+            )
+    raise BrokenLink("the first message of the link is not a hello")
+
+
+#: Marks values that JSON does not have.
+_MARK = "$"
+
+
+def reach(config: BrokerConfig, queue_url: str, threshold: float, address: str) -> Message:
+    """Return the message that tells the keeper how to reach a queue.
+
+    Raises:
+        ConfigurationError: A transport option cannot be sent to another process.
+    """
+    plain = {
+        field.name: to_plain(getattr(config, field.name), field.name)
+        for field in fields(BrokerConfig)
+    }
+    return ("reach", queue_url, threshold, address, plain)
+
+
+def read_config(plain: Mapping[str, Any]) -> BrokerConfig:
+    """Return the configuration of such a message."""
+    return BrokerConfig(**{name: from_plain(value) for name, value in plain.items()})
+
+
+def to_plain(value: Any, where: str) -> Any:
+    """Return a value in a form that JSON can hold.
+
+    Args:
+        where: The option that contains the value, for the error.
+
+    Raises:
+        ConfigurationError: The value, or a part of it, has another type.
+    """
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if value is UNSIGNED:
+        return {_MARK: "unsigned"}
+    if isinstance(value, tuple):
+        return {_MARK: [to_plain(each, where) for each in value]}
+    if isinstance(value, list):
+        return [to_plain(each, where) for each in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(each, f"{where}[{key!r}]") for key, each in value.items()}
+    raise ConfigurationError(
+        [
+            # Without the value: it may contain a secret key.
+            f"broker_transport_options: {where} has the type {type(value).__name__}, which cannot "
+            "be sent to the keeper's process: use strings, numbers, lists and dicts"
+        ]
+    )
+
+
+def from_plain(value: Any) -> Any:
+    """Return the value from which `to_plain` made a plain one."""
+    if isinstance(value, list):
+        return [from_plain(each) for each in value]
+    if isinstance(value, dict):
+        if _MARK in value:
+            marked = value[_MARK]
+            return UNSIGNED if marked == "unsigned" else tuple(map(from_plain, marked))
+        return {key: from_plain(each) for key, each in value.items()}
+    return value

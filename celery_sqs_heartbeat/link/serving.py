@@ -1,4 +1,4 @@
-"""The keeper's end of the link: passes the worker's messages to a `ThreadKeeper`.
+"""The keeper's end of the link: receives for the worker, and does what the worker says.
 
 Messages name a lease by the number that its first keeper gave it.
 """
@@ -13,18 +13,73 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.current.places import LeaseBoard
+from celery_sqs_heartbeat.common.escaping import counted
+from celery_sqs_heartbeat.current.table import LeaseBoard
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.recent import CAPACITY
+from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
-from celery_sqs_heartbeat.link.messages import again, read_lease
+from celery_sqs_heartbeat.link.messages import again, lease_fields, read_lease, read_queue
 from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
+from celery_sqs_heartbeat.receiving.reception import Reception
+
+
+class HandOver:
+    """Hands messages over to the worker.
+
+    Args:
+        leases: Knows the number of each lease.
+        outlet: Takes the messages.
+        send: Sends the worker a message over the link.
+    """
+
+    def __init__(
+        self, leases: NumberedLeases, outlet: Outlet, send: Callable[[Message], object]
+    ) -> None:
+        self._leases = leases
+        self._outlet = outlet
+        self._send = send
+
+    def deliver(self, channel: int, messages: list[Arrived]) -> int:
+        """Hand messages over. Return how many of them have ended by now, and were not."""
+        headed: list[tuple[Message, Mapping[str, Any]]] = [
+            ((channel, each.queue.name, number, *lease_fields(each.lease)), each.message)
+            for each in messages
+            if (number := self._leases.live_number(each.handle)) is not None
+        ]
+        if headed and not self._outlet.send(headed):
+            self.keep(messages)
+        return len(messages) - len(headed)
+
+    def keep(self, messages: list[Arrived]) -> None:
+        """Have the worker know the handles of messages that would be lost with this process."""
+        for each in messages:
+            number = self._leases.live_number(each.handle)
+            if number is not None:
+                self._send(("kept", number, lease_fields(each.lease)))
+
+
+def take(reception: Reception, message: list[Any]) -> bool:
+    """Handle a message of the worker about receiving. Return False if it is about anything else."""
+    match message:
+        case ["consume", int(channel), list(queues)]:
+            reception.consume(channel, map(read_queue, queues))
+        case ["cancel", int(channel), str(queue)]:
+            reception.cancel(channel, queue)
+        case ["close", int(channel)]:
+            reception.close(channel)
+        case ["end"]:
+            reception.end()
+        case _:
+            return False
+    return True
+
 
 logger = logging.getLogger(__name__)
 

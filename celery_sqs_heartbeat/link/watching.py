@@ -1,4 +1,8 @@
-"""Lets a keeper watch its worker: its processes, and its event loop.
+"""Lets a keeper watch its worker, and outlive it.
+
+The signals that end the worker come from Ctrl+C, from a closed terminal, and from a supervisor that
+signals every process of a service. The keeper ignores them from its start: on a busy machine its
+interpreter and imports take a second, and a signal during that second must not end it either.
 
 A process is watched by `pidfd_open` where the system has it (Linux 5.3). Such a descriptor always
 refers to the same process, even if another process gets its id later, and it becomes readable when
@@ -18,7 +22,31 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
+
+
+@contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Block the signals in this thread during the block.
+
+    Processes that it starts in the block inherit this, and keep the signals blocked.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_signals() -> None:
+    """Ignore the signals, including those that were blocked and are pending."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
+
 
 logger = logging.getLogger(__name__)
 

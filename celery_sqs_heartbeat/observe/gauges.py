@@ -6,15 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from celery_sqs_heartbeat.common.journal_facts import JournalStats
-from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
-from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.measurements import Measurement
+from celery_sqs_heartbeat.observe.message_groups import StoppedGroups, behind_others, count_groups
+from celery_sqs_heartbeat.observe.observers import Watched
 from celery_sqs_heartbeat.observe.polled import Polled
-from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
-from celery_sqs_heartbeat.observe.waiting_groups import behind_others, count_groups
-from celery_sqs_heartbeat.observe.watched import Watched
 
 
 class Gauges:

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.catalogue import Metric
-from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
+from celery_sqs_heartbeat.observe.message_groups import StoppedGroups
 
 #: Calls and entries that are remembered, so that each is counted once. All events of a call come
 #: within milliseconds of each other.

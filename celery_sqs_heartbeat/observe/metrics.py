@@ -15,8 +15,8 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measurements import Measurer
+from celery_sqs_heartbeat.observe.observers import Watched
 from celery_sqs_heartbeat.observe.polled import Polled
-from celery_sqs_heartbeat.observe.watched import Watched
 
 
 class Metrics(Collector):

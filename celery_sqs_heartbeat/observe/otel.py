@@ -19,8 +19,8 @@ from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measurements import ENDS, Measurer, loss_of
+from celery_sqs_heartbeat.observe.observers import Watched
 from celery_sqs_heartbeat.observe.polled import Polled
-from celery_sqs_heartbeat.observe.watched import Watched
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
 _NANOSECONDS = 1_000_000_000

@@ -10,7 +10,7 @@ from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind
 from celery_sqs_heartbeat.observe.measurements import ENDS, CallCount, loss_of
-from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
+from celery_sqs_heartbeat.observe.message_groups import StoppedGroups
 
 #: Releases and losses that are remembered.
 HAPPENINGS = 50

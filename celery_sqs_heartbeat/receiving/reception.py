@@ -15,8 +15,8 @@ from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.receiver import CLOSED, Receiver, ends_at
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.long_polls import Poll
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 #: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
 #: network stalls for a moment. With the longest poll and the shortest flush, the worker ends within

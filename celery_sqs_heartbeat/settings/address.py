@@ -1,10 +1,12 @@
-"""Reads and checks the address that a server listens on, as users write it."""
+"""Reads and checks the addresses that users write: of a server, and of a journal."""
 
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
 
-_WAY_OUT = "must be 'HOST:PORT', as '127.0.0.1:9808' or '[::1]:9808'"
+_ADDRESS = "must be 'HOST:PORT', as '127.0.0.1:9808' or '[::1]:9808'"
 
 _MAX_PORT = 65_535
 
@@ -19,9 +21,9 @@ def parse_address(text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(_WAY_OUT)
+        raise ValueError(_ADDRESS)
     if not host or not colon or not (port.isascii() and port.isdigit()):
-        raise ValueError(_WAY_OUT)
+        raise ValueError(_ADDRESS)
     if int(port) > _MAX_PORT:
         raise ValueError(f"has a port above {_MAX_PORT}, the highest port")
     return host, int(port)
@@ -49,3 +51,38 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+#: The prefix of a place on S3, as users write it.
+S3 = "s3://"
+_TARGET = "must be a folder, or s3://BUCKET/PREFIX"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """The S3 place of segments: `PREFIX/dt=.../worker=.../seg-N.jsonl.zst`, always the same."""
+
+    bucket: str
+    prefix: str
+
+    def key(self, path: Path) -> str:
+        """Return the key of a segment, by its path below the spool."""
+        return "/".join(filter(None, (self.prefix, path.as_posix())))
+
+
+def parse_target(target: str) -> Path | Destination:
+    """Return the folder or the S3 prefix that a setting names.
+
+    Raises:
+        ValueError: It names neither; the message says how to write one.
+    """
+    if not target.startswith(S3):
+        if not target.strip() or "://" in target:
+            raise ValueError(_TARGET)
+        return Path(target).expanduser()
+    bucket, _, prefix = target.removeprefix(S3).rstrip("/").partition("/")
+    parts = (bucket, *prefix.split("/")) if prefix else (bucket,)
+    # Each part is also the name of a folder in the spool.
+    if not all(part.strip(".") for part in parts):
+        raise ValueError(_TARGET)
+    return Destination(bucket=bucket, prefix=prefix)

@@ -9,10 +9,9 @@ from celery_sqs_heartbeat.common.values import is_path, is_whole
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
-from celery_sqs_heartbeat.settings.address import parse_address
-from celery_sqs_heartbeat.settings.number_check import number_fault
+from celery_sqs_heartbeat.settings.address import parse_address, parse_target
 from celery_sqs_heartbeat.settings.release_delay import release_delay_fault
-from celery_sqs_heartbeat.settings.target import parse_target
+from celery_sqs_heartbeat.settings.release_policies import number_fault
 
 #: Batches a second that a worker can send to extend the leases of one queue: four calls in
 #: flight of 0.1 s each. Within a region SQS answers several times faster.

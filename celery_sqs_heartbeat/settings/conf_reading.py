@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from celery_sqs_heartbeat.common.values import closest, resembles
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
@@ -25,7 +26,6 @@ from celery_sqs_heartbeat.settings.rules import (
     Rules,
     Settings,
 )
-from celery_sqs_heartbeat.settings.suggesting import closest, resembles
 
 _SHORT_NAME = re.compile(r"\b(visibility_timeout|threshold|interval|max_lease)=")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
-from celery_sqs_heartbeat.settings.policy_text import EXAMPLES
+from celery_sqs_heartbeat.settings.release_policies import EXAMPLES
 from celery_sqs_heartbeat.settings.rules import (
     DEFAULT_FIFO_BATCH,
     DEFAULT_FIFO_WAITING,

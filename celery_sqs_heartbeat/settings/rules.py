@@ -13,8 +13,8 @@ from celery_sqs_heartbeat.leases.lease import (
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import load_faults, order_faults
-from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, choose_delay
+from celery_sqs_heartbeat.settings.release_policies import Failure
 
 #: The prefix of every setting's name.
 PREFIX = "sqs_heartbeat_"

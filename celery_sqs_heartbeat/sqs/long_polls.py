@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 
 logger = get_logger(__name__)

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import boto3
 from botocore.config import Config
 
-from celery_sqs_heartbeat.common.values import is_number, is_whole
+from celery_sqs_heartbeat.common.values import NotImportable, import_named, is_number, is_whole
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.message import is_fifo
 
@@ -157,3 +159,56 @@ _CREATION_RULES: _Rules = {
     ),
     "sqs-creation-attributes": (_is_attributes, "a dict with a string for each attribute's name"),
 }
+
+SETTING = "sqs_heartbeat_session"
+
+NewSession = Callable[[], boto3.Session]
+
+
+def find_session_function(path: str) -> NewSession:
+    """Return the function that a `module:function` path names.
+
+    The returned function raises a `ConfigurationError` if it makes no session.
+
+    Raises:
+        ConfigurationError: There is no such function.
+    """
+    try:
+        function = import_named(path)
+    except NotImportable as error:
+        raise ConfigurationError([f"{SETTING}={path!r}: {error}"]) from error
+    if not callable(function):
+        raise ConfigurationError(
+            [f"{SETTING}={path!r}: is not a function: name one that returns a boto3.Session"]
+        )
+    return _checked(f"{SETTING}={path!r}", function)
+
+
+def try_session_function(path: str) -> NewSession:
+    """Return the function that a `module:function` path names, after a trial call.
+
+    The call finds a function that makes no session at startup, not when the first message waits.
+
+    Raises:
+        ConfigurationError: There is no such function, or it makes no session.
+    """
+    new_session = find_session_function(path)
+    new_session()
+    return new_session
+
+
+def _checked(given: str, function: Callable[[], object]) -> NewSession:
+    def new_session() -> boto3.Session:
+        try:
+            session = function()
+        except Exception as error:
+            raise ConfigurationError(
+                [f"{given}: failed ({error!r}): it must return a boto3.Session"]
+            ) from error
+        if not isinstance(session, boto3.Session):
+            raise ConfigurationError(
+                [f"{given}: returned {type(session).__name__}: return a boto3.Session"]
+            )
+        return session
+
+    return new_session

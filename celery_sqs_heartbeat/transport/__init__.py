@@ -11,9 +11,9 @@ import kombu.transport
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.arrivals import Arrivals
 from celery_sqs_heartbeat.transport.binding import bound
 from celery_sqs_heartbeat.transport.channel import Channel as FedChannel
+from celery_sqs_heartbeat.transport.feed import Arrivals
 
 #: How long a thread waits at once if it may wait without end, in seconds.
 _LONGEST_WAIT = 3_600.0

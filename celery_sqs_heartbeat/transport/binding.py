@@ -15,13 +15,50 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_message import HandedOver
+from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
-from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 from celery_sqs_heartbeat.transport.terms import LeasedQueues, LeaseRules, QueueTerms
+
+
+class LeasedRequestProtocol(Protocol):
+    """A request whose message has a lease."""
+
+    def has_started(self) -> bool:
+        """Return whether the pool has reported that it runs the task."""
+
+    def outlives_consumer(self) -> bool:
+        """Return whether the pool runs the task, or will, although its consumer is closed."""
+
+    def has_job(self) -> bool:
+        """Return whether the pool has a job for the task."""
+
+    def is_due_for_the_last_time(self) -> bool:
+        """Return whether its message was received for the last time, and its task may start."""
+
+    def is_fifo(self) -> bool:
+        """Return whether its message is of a FIFO queue."""
+
+    def withdraw(self) -> bool:
+        """Prevent the task from starting. Return whether that was in time."""
+
+    def is_held(self) -> bool:
+        """Return whether its message is neither acked nor released yet."""
+
+    def on_lost(self) -> str:
+        """Return what to do with its task when the lease is lost."""
+
+    def stop_lost_task(self, pool: Any) -> None:
+        """Stop its task if it runs and the message is still not ours."""
+
+    def give_up(self, error: Exception) -> object:
+        """Release its message because the task can't be started, unless it may have started."""
+
+    def release(self, cause: str) -> None:
+        """Release the message."""
+
 
 #: The number of messages remembered between their receive and their requests: enough for several
 #: receives of ten messages from each queue of a worker.

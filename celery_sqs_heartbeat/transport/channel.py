@@ -16,7 +16,6 @@ from celery_sqs_heartbeat.errors import ConfigurationError, UnusableQueues
 from celery_sqs_heartbeat.sqs.options import creation_faults
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.delays import UNKNOWN, TaskFailure
 from celery_sqs_heartbeat.transport.delivery import Deliverer
 from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.kombu_channel import (
@@ -24,7 +23,7 @@ from celery_sqs_heartbeat.transport.kombu_channel import (
     with_reported,
     with_timeouts,
 )
-from celery_sqs_heartbeat.transport.settling import AckHandler, QoS
+from celery_sqs_heartbeat.transport.settling import UNKNOWN, AckHandler, QoS, TaskFailure
 
 
 class Channel(SQS.Channel):

@@ -1,21 +1,156 @@
-"""Delivers leased messages to the consumers of a channel."""
+"""Delivers messages to the consumers of a channel, or leaves them at SQS until they are due."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
 
-from celery_sqs_heartbeat.common.escaping import get_logger
+from celery.utils.time import maybe_iso8601, maybe_make_aware
+
+from celery_sqs_heartbeat.common.escaping import get_logger, seconds
 from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
-from celery_sqs_heartbeat.leases.lease import Goal
-from celery_sqs_heartbeat.link.held_message import HandedOver
-from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.message import is_fifo
+from celery_sqs_heartbeat.leases.policy import (
+    SHORTEST_PARKING,
+    has_receives_to_park,
+    lease_end,
+    receives_until,
+)
+from celery_sqs_heartbeat.link.held_messages import HandedOver
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.binding import Heartbeat, Once
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.settling import AckHandler
 
 logger = get_logger(__name__)
+
+
+def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
+    """Return the seconds until the ETA in a message's headers.
+
+    None if there is no ETA, or none that can be read, which Celery logs. Only messages of
+    Celery's protocol 2, the default since 4.0, have the ETA in their headers.
+
+    Args:
+        now: The present time, if not the clock's.
+    """
+    eta = headers.get("eta")
+    if not isinstance(eta, str):
+        return None
+    try:
+        moment = maybe_make_aware(maybe_iso8601(eta))
+        left = moment - (now or datetime.now(timezone.utc))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return float(left.total_seconds())
+
+
+class EtaParking:
+    """Decides where messages wait, and logs its decisions for each queue.
+
+    Args:
+        queues: The attributes of the queues, above all their `maxReceiveCount`.
+        once: Remembers what has been logged.
+    """
+
+    def __init__(self, *, queues: QueueDirectory, once: Once) -> None:
+        self._queues = queues
+        self._once = once
+
+    def is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
+        """Return whether a message waits at SQS until its task is due.
+
+        A message whose lease can't last until then always waits at SQS. Any other message waits
+        there if that is cheaper, unless it would have too few receives left, or would block its
+        group at SQS.
+
+        Args:
+            wait: The seconds until the ETA.
+            hold: The longest wait for which the worker holds a message, in seconds.
+            now: In seconds of the keeper's clock.
+        """
+        lasts = _end(lease) - now
+        if wait > lasts:
+            self._log_too_far(lease, wait, lasts)
+            return True
+        is_worth_it = wait > hold and wait >= SHORTEST_PARKING
+        if not is_worth_it or is_fifo(lease.queue_url):
+            return False
+        attributes = self._queues.get(lease.queue_url)
+        if not attributes.is_known:
+            return False
+        most = attributes.max_receive_count
+        if not has_receives_to_park(lease.receive_count, most):
+            self._log_held(lease, wait, most)
+            return False
+        self._log_parked(lease, hold)
+        return True
+
+    def _log_too_far(self, lease: Lease, wait: float, lasts: float) -> None:
+        """Log the release. Warn once per FIFO queue if it does not allow enough receives.
+
+        On a standard queue the message is sent again instead of its last release.
+        """
+        receives = lease.receive_count + receives_until(wait, lasts=lasts)
+        logger.info(
+            "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
+            "the worker releases it until then. By then it will be at receive %d",
+            lease.message_id,
+            lease.task,
+            lease.task_id,
+            wait,
+            lasts,
+            receives,
+        )
+        most = self._queues.get(lease.queue_url).max_receive_count
+        # Once per queue, not per task: senders choose task names, so their number has no limit.
+        subject = f"too few receives {lease.queue_url}"
+        is_short = most is not None and receives > most and is_fifo(lease.queue_url)
+        if is_short and self._once.first_time(subject):
+            logger.warning(
+                "sqs-heartbeat: task %s is due in %.0f s. Its message needs %d receives until "
+                "then, and queue %s allows %d (maxReceiveCount): SQS will move the message to the "
+                "dead-letter queue before its task runs. Raise maxReceiveCount, or send the "
+                "message later",
+                lease.task,
+                wait,
+                receives,
+                lease.queue_url,
+                most,
+            )
+
+    def _log_parked(self, lease: Lease, hold: float) -> None:
+        if self._once.first_time(f"parked {lease.queue_url} {hold}"):
+            logger.info(
+                "sqs-heartbeat: messages of %s wait at SQS until then if their tasks are due in "
+                "more than %s s (sqs_heartbeat_hold_eta)",
+                lease.queue_url,
+                seconds(hold),
+            )
+
+    def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
+        if self._once.first_time(f"held {lease.queue_url}"):
+            logger.info(
+                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: this "
+                "is receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
+                "SQS. This is logged once per queue",
+                lease.message_id,
+                lease.queue_url,
+                lease.task,
+                lease.task_id,
+                wait,
+                lease.receive_count,
+                most,
+            )
+
+
+def _end(lease: Lease) -> float:
+    """Return when a lease ends at the latest. Without extensions, that is when it expires."""
+    return lease_end(lease) if lease.terms.extend else min(lease_end(lease), lease.expires_at)
 
 
 class Deliverer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.reaching import reach
+from celery_sqs_heartbeat.link.messages import reach
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 
 

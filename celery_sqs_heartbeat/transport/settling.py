@@ -1,14 +1,187 @@
-"""Settles leased messages: their acks, rejects and restores, and the slots that these free."""
+"""Settles leased messages, and decides how long one that failed stays hidden."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from celery.exceptions import WorkerShutdown, WorkerTerminate
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.leases.events import KEPT
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.current.current_message import asked_delay
+from celery_sqs_heartbeat.leases.events import KEPT, UNDELIVERABLE
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
+from celery_sqs_heartbeat.leases.policy import cut_release_delay
+from celery_sqs_heartbeat.settings.release_delay import UnusableDelay
+from celery_sqs_heartbeat.settings.release_policies import BACKOFF, Failure, QueueInfo
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.binding import Heartbeat, Once
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.terms import LeaseRules
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """How a task failed, or that it requested the release of its message.
+
+    Attributes:
+        exception: The type of the error it raised; None if not known.
+        is_wanted: Whether it raised `ReleaseMessage`, which is not a failure.
+        is_retry: Whether it must be retried (see `worker.retrying`), which is not a failure either.
+        is_undeliverable: Whether the task could not start, most likely because of its message.
+        delay: The delay that it requested with that, in seconds; None if it requested none.
+        reason: Its reason, for the log; empty if it gave none.
+    """
+
+    exception: type[BaseException] | None = None
+    is_wanted: bool = False
+    is_retry: bool = False
+    is_undeliverable: bool = False
+    delay: float | None = None
+    reason: str = ""
+
+    @property
+    def cause(self) -> str:
+        """Why the message is released, in one to three words."""
+        if self.is_retry:
+            return "retried"
+        if self.is_undeliverable:
+            return UNDELIVERABLE
+        return "asked by task" if self.is_wanted else "failed"
+
+
+#: A failure about which nothing is known.
+UNKNOWN = TaskFailure()
+
+
+class Delays:
+    """Finds the release delay after a failure.
+
+    If this was the last receive before the dead-letter queue, the message is released at once, so
+    that SQS moves it. Otherwise the first delay of these counts: the one that the task requested,
+    kombu's backoff policy, the setting.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: LeaseRules,
+        queues: QueueDirectory,
+        once: Once,
+        now: Callable[[], float] = clock.now,
+    ) -> None:
+        self._rules = rules
+        self._queues = queues
+        self._once = once
+        self._now = now
+
+    def after(
+        self,
+        lease: Lease,
+        handle: str,
+        *,
+        ended: TaskFailure = UNKNOWN,
+        backoff: float | None = None,
+    ) -> float | None:
+        """Return the delay in seconds, or None to let the lease expire.
+
+        Args:
+            handle: The receipt handle by which the task knows its message.
+            backoff: The delay of kombu's own backoff policy.
+        """
+        failure = self._failure(lease, ended)
+        delay = self._choose(lease, failure, (ended.delay, asked_delay(handle), backoff))
+        if ended.is_wanted:
+            self._log_wanted(lease, delay, is_last=failure.is_last_receive, reason=ended.reason)
+        return delay
+
+    def _log_wanted(self, lease: Lease, delay: float | None, *, is_last: bool, reason: str) -> None:
+        sent = None if delay is None else cut_release_delay(lease, delay, self._now())
+        logger.info(
+            "sqs-heartbeat: task %s[%s] %s%s",
+            lease.task,
+            lease.task_id,
+            _said(sent, is_last=is_last),
+            f": {reason}" if reason else "",
+        )
+
+    def _choose(
+        self, lease: Lease, failure: Failure, asked: tuple[float | None, ...]
+    ) -> float | None:
+        if failure.is_last_receive:
+            return 0.0
+        for delay in asked:
+            if delay is not None:
+                return delay
+        self._warn_without_dead_letters(failure.queue)
+        return self._configured(lease, failure)
+
+    def _configured(self, lease: Lease, failure: Failure) -> float | None:
+        try:
+            return self._rules.release_delay(lease, failure)
+        except (WorkerShutdown, WorkerTerminate):
+            # A signal handler raised it while the function happened to run.
+            raise
+        except (Exception, SystemExit) as error:
+            self._log_failed(lease, failure, error)
+            return BACKOFF(failure.receive_count)
+
+    def _log_failed(self, lease: Lease, failure: Failure, error: BaseException) -> None:
+        is_raised = not isinstance(error, UnusableDelay)
+        logger.error(
+            "sqs-heartbeat: the function %s, failed: %s; message %s of queue %s, task %s[%s], is "
+            "released with the default delay",
+            self._rules.release_delay_origin(lease),
+            f"{type(error).__name__}: {error}" if is_raised else error,
+            lease.message_id,
+            failure.queue.name,
+            lease.task,
+            lease.task_id,
+            # Only an error raised by the user's function needs a traceback.
+            exc_info=is_raised,
+        )
+
+    def _warn_without_dead_letters(self, queue: QueueInfo) -> None:
+        lacks = queue.is_known and queue.max_receive_count is None
+        if lacks and self._once.first_time(f"no dead-letter queue {queue.url}"):
+            logger.warning(
+                "sqs-heartbeat: queue %s has no dead-letter queue: a message whose task always "
+                "fails is received again indefinitely. Give the queue a redrive policy",
+                queue.url,
+            )
+
+    def _failure(self, lease: Lease, ended: TaskFailure) -> Failure:
+        attributes = self._queues.get(lease.queue_url)
+        sent = lease.sent_time
+        return Failure(
+            queue=QueueInfo(
+                name=self._rules.queue_name(lease),
+                url=lease.queue_url,
+                visibility_timeout=lease.terms.visibility_timeout,
+                max_receive_count=attributes.max_receive_count,
+                is_known=attributes.is_known,
+            ),
+            receive_count=max(lease.receive_count, 1),
+            exception=ended.exception,
+            # SQS's clock may be ahead of this machine's.
+            message_age=None if sent is None else max(0.0, time.time() - sent),
+        )
+
+
+def _said(delay: int | None, *, is_last: bool) -> str:
+    if is_last:
+        return (
+            "released its message at once (that was its last receive, and SQS moves it to the "
+            "dead-letter queue)"
+        )
+    if delay is None:
+        return "leaves its message hidden until its visibility timeout ends"
+    return f"released its message for {delay} s" if delay else "released its message at once"
 
 
 class AckHandler:

@@ -7,20 +7,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from celery_sqs_heartbeat.common.wording import seconds
+from celery_sqs_heartbeat.common.escaping import seconds
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
-from celery_sqs_heartbeat.settings.delay_functions import name_of
-from celery_sqs_heartbeat.settings.failure import Failure
+from celery_sqs_heartbeat.settings.release_delay import name_of
+from celery_sqs_heartbeat.settings.release_policies import Failure
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
-from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue, QueueDirectory
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,7 @@ from celery.concurrency.base import BasePool
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
-from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
+from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequestProtocol
 from celery_sqs_heartbeat.worker.versions import installed
 
 logger = get_logger(__name__)

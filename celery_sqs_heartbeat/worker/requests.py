@@ -21,7 +21,7 @@ from kombu.utils.imports import symbol_by_name
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.current_message import ReleaseMessage, asked_retry
 from celery_sqs_heartbeat.link.watching import WatchedProcess
-from celery_sqs_heartbeat.transport.delays import UNKNOWN, TaskFailure
+from celery_sqs_heartbeat.transport.settling import UNKNOWN, TaskFailure
 from celery_sqs_heartbeat.worker.retrying import ReleasedRetry
 from celery_sqs_heartbeat.worker.starts import StartingRequest
 

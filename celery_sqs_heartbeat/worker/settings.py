@@ -14,10 +14,9 @@ from celery.exceptions import ImproperlyConfigured, WorkerShutdown
 from celery.platforms import EX_FAILURE
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.common.values import is_number
+from celery_sqs_heartbeat.common.values import did_you_mean, is_number, resembles
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
-from celery_sqs_heartbeat.settings.suggesting import did_you_mean, resembles
 from celery_sqs_heartbeat.sqs.options import creation_faults, option_faults
 
 logger = get_logger(__name__)

@@ -29,10 +29,9 @@ from celery.bootsteps import TERMINATE
 from celery.platforms import EX_FAILURE
 from celery.worker import state
 
-from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
+from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequestProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
-from celery_sqs_heartbeat.transport.delays import TaskFailure
 from celery_sqs_heartbeat.transport.orphaned_messages import Watch
+from celery_sqs_heartbeat.transport.settling import TaskFailure
 from celery_sqs_heartbeat.worker.losses import report_unleased
 from celery_sqs_heartbeat.worker.retrying import mark_request
 

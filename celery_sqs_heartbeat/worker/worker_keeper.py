@@ -12,14 +12,13 @@ from celery.worker import state
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
-from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.leases.events import Event, KeeperHealth
+from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.link.attendant import Attendant, NoKeeper
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.messages import Hello
 from celery_sqs_heartbeat.observe.polled import PolledQueue
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.worker.versions import running_versions

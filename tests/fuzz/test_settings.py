@@ -12,8 +12,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings, read_settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
-from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
-from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy
+from celery_sqs_heartbeat.settings.release_policies import Failure, QueueInfo, ReleasePolicy
 from tests.fuzz.shapes import FUZZ, json_values, optional
 
 numbers = (

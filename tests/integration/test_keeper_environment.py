@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.current.sharing import (
 from celery_sqs_heartbeat.link.child import KeeperProcess
 from celery_sqs_heartbeat.link.deliveries import delivery_sockets
 from celery_sqs_heartbeat.link.frames import Wire
-from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.messages import Hello
 from tests.support.waiting import wait_until
 
 

@@ -19,13 +19,11 @@ from celery_sqs_heartbeat.link import keeper_main
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Wire
-from celery_sqs_heartbeat.link.held_message import HandedOver
-from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.reaching import reach
+from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessages
+from celery_sqs_heartbeat.link.messages import Hello, reach
 from celery_sqs_heartbeat.receiving import reception
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.support.held_polls import HeldPolls
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until

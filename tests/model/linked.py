@@ -12,8 +12,7 @@ from mmap import mmap
 from typing import Any
 from weakref import finalize
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.current.table import REACH, LeaseBoard, Table
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
@@ -25,11 +24,10 @@ from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.link.receiving_end import HandOver
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock
 
 #: One row of the table. In a long run some leases have no place for a while.

@@ -14,13 +14,12 @@ from typing import Any
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
-from celery_sqs_heartbeat.link.held_message import HandedOver
-from celery_sqs_heartbeat.link.receiving_end import take
-from celery_sqs_heartbeat.link.serving import is_about_leases
+from celery_sqs_heartbeat.link.held_messages import HandedOver
+from celery_sqs_heartbeat.link.serving import is_about_leases, take
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.message import SimulatedMessage

@@ -8,8 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import Mark, Record, Table, key_of
+from celery_sqs_heartbeat.current.table import LeaseBoard, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.lease import Lease
 from tests.model.machine import BookMachine

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.link.held_message import HandedOver
+from celery_sqs_heartbeat.link.held_messages import HandedOver
 from tests.model.linked import CHANNEL, PLACES, Linked, message_of
 from tests.model.machine import STEPS
 from tests.model.receiving import TERMS, picks

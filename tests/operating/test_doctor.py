@@ -29,7 +29,7 @@ from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
 from celery_sqs_heartbeat.cli.iam.iam_policy import SEND
 from celery_sqs_heartbeat.cli.queues import queue_inspector
 from celery_sqs_heartbeat.cli.queues.queue_inspector import QueueInspector
-from celery_sqs_heartbeat.journal import s3 as journal_s3
+from celery_sqs_heartbeat.journal import shipping
 from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support import s3
@@ -85,7 +85,7 @@ def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each call of AWS by an examination in this process take as long as it needs."""
     monkeypatch.setattr(queue_inspector, "_PATIENT", 2 * PATIENCE)
     monkeypatch.setattr(clients, "MAX_TIMEOUT", PATIENCE)
-    monkeypatch.setattr(journal_s3, "_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(shipping, "_TIMEOUT", PATIENCE)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.layout import closed_segments, open_segments
 from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.reading import read_journal
-from celery_sqs_heartbeat.journal.writer import Rotation
+from celery_sqs_heartbeat.journal.segments import Rotation
 from tests.support.markdown import blocks
 from tests.support.s3 import environment, new_server
 from tests.support.waiting import PATIENCE
@@ -34,7 +34,7 @@ from pathlib import Path
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal.opening import open_journal
-from celery_sqs_heartbeat.journal.writer import Rotation
+from celery_sqs_heartbeat.journal.segments import Rotation
 from tests.unit.journal.samples import event_of
 journals.WRITE_SECONDS = 0.002
 target, spool, lines = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status import exchange
-from celery_sqs_heartbeat.observe.status.seats import MAX_ANSWERS, MAX_WAITING
+from celery_sqs_heartbeat.observe.status.http import MAX_ANSWERS, MAX_WAITING
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 from tests.support.observed import QUEUE, TOKEN, Gate, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until

@@ -14,11 +14,11 @@ import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
+from celery_sqs_heartbeat.journal.backlog import record_of
 from celery_sqs_heartbeat.journal.journal_events import WORKER_STARTED, Record, WorkerStarted
-from celery_sqs_heartbeat.journal.lines import line_of, slim
-from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.packing import line_of, slim
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline.engine.intake import write_lines
 from celery_sqs_heartbeat.pipeline.errors import PipelineError

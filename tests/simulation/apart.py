@@ -13,8 +13,7 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_message import HandedOver
-from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessages
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import read_event
 from tests.simulation.deliveries import Deliveries, SimulatedInlet

@@ -9,16 +9,20 @@ from itertools import groupby
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import Record, Table
+from celery_sqs_heartbeat.current.table import LeaseBoard, Record, Table
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, frame, write
 from celery_sqs_heartbeat.link.liveness import is_unfit
-from celery_sqs_heartbeat.link.receiving_end import HandOver, take
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
+from celery_sqs_heartbeat.link.serving import (
+    HandOver,
+    KeeperEnd,
+    NumberedLeases,
+    is_about_leases,
+    take,
+)
 from tests.simulation.calls import Calls
 from tests.simulation.deliveries import Deliveries, SimulatedOutlet
 from tests.simulation.link import Line

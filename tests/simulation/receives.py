@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.truth import MessageTruth, Receive

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.link.receiving_end import HandOver
+from celery_sqs_heartbeat.link.serving import HandOver
 from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.receiving.reception import Reception
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.simulation.looking import next_look
 from tests.simulation.polls import WAIT_SECONDS, LostPoll
 

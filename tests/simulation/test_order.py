@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.message import GroupOrder
 from tests.simulation.profile import ORDERED
 from tests.simulation.runner import report, simulate
 from tests.simulation.truth import Violation

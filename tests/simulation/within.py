@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.simulation.calls import Calls
 from tests.simulation.consumer import Consumer
 from tests.simulation.looking import next_look

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_message import HandedOver
+from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.transport.orphaned_messages import LOOK_SECONDS
 from tests.simulation.apart import Apart
 from tests.simulation.polls import LONGEST_POLL

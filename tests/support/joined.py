@@ -12,8 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
@@ -24,11 +23,9 @@ from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
-from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.link.reaching import read_config
-from celery_sqs_heartbeat.link.receiving_end import HandOver
-from celery_sqs_heartbeat.link.receiving_end import take as take_order
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.messages import read_config, read_event
+from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.serving import take as take_order
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config

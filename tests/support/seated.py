@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
 from celery_sqs_heartbeat.current.sharing import share_table
+from celery_sqs_heartbeat.current.table import LeaseBoard
 
 
 def share_board(leases: int) -> LeaseBoard:

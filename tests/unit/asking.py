@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import NoLease, current_lease
-from celery_sqs_heartbeat.current.places import LeaseBoard
+from celery_sqs_heartbeat.current.table import LeaseBoard
 from tests.support.leases import lease_of
 from tests.support.tasks import run_in_task, sqs_message
 

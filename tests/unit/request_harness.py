@@ -12,8 +12,8 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.testing import FakeClock
-from celery_sqs_heartbeat.transport.delays import TaskFailure
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
+from celery_sqs_heartbeat.transport.settling import TaskFailure
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 

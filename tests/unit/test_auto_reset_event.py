@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
+from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from tests.support.waiting import PATIENCE
 
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from celery_sqs_heartbeat.common import callers
-from celery_sqs_heartbeat.common.callers import CallerThreads
+from celery_sqs_heartbeat.common import threads as callers
+from celery_sqs_heartbeat.common.threads import CallerThreads
 from tests.support.waiting import PATIENCE, wait_until
 
 

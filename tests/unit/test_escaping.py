@@ -19,8 +19,8 @@ from celery_sqs_heartbeat.cli.status.page_targets import Target
 from celery_sqs_heartbeat.cli.terminal.output import laid_out
 from celery_sqs_heartbeat.cli.tune.settings_code import as_text
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
-from celery_sqs_heartbeat.journal.lines import slim
-from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.backlog import record_of
+from celery_sqs_heartbeat.journal.packing import slim
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import EventKind

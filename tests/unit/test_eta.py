@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import receives_until
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.transport.binding import Once
-from celery_sqs_heartbeat.transport.eta import EtaParking, seconds_until_eta
+from celery_sqs_heartbeat.transport.delivery import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.terms import LeaseRules
 from tests.support.leases import lease_of
 

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.messages import Hello
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
+from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.events import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock

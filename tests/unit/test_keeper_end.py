@@ -26,8 +26,7 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import FrameReader, Wire
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.reaching import reach
+from celery_sqs_heartbeat.link.messages import Hello, reach
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE, wait_until

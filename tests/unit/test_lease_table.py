@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import REACH, RECORD_BYTES, Mark, Record, Table, key_of
+from celery_sqs_heartbeat.current.table import (
+    REACH,
+    RECORD_BYTES,
+    LeaseBoard,
+    Mark,
+    Record,
+    Table,
+    key_of,
+)
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import REACH, Flag, Mark, Table, key_of
+from celery_sqs_heartbeat.current.table import REACH, Flag, LeaseBoard, Mark, Table, key_of
 from celery_sqs_heartbeat.leases.lease import Lease
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import lease_of

@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import SimulatedSqs
 from tests.support.waiting import PATIENCE, wait_until
 

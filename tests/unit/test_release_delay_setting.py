@@ -16,8 +16,8 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings import Settings, read_settings
-from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.release_delay import UnusableDelay, choose_delay
+from celery_sqs_heartbeat.settings.release_policies import Failure, QueueInfo
 from tests.support.leases import lease_of
 
 QUEUE = QueueInfo(name="q", url="https://q", visibility_timeout=30, max_receive_count=5)

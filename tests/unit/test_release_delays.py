@@ -15,9 +15,9 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport import delays
+from celery_sqs_heartbeat.transport import settling
 from celery_sqs_heartbeat.transport.binding import Once
-from celery_sqs_heartbeat.transport.delays import UNKNOWN, Delays, TaskFailure
+from celery_sqs_heartbeat.transport.settling import UNKNOWN, Delays, TaskFailure
 from celery_sqs_heartbeat.transport.terms import LeaseRules
 from tests.support.leases import lease_of
 
@@ -185,7 +185,7 @@ def test_the_tasks_delay_overrides_kombus_policy_which_overrides_the_setting(
     setting: Any,
     expected: float | None,
 ) -> None:
-    monkeypatch.setattr(delays, "asked_delay", lambda handle: asked)
+    monkeypatch.setattr(settling, "asked_delay", lambda handle: asked)
     ended = TaskFailure(is_wanted=raised is not None, delay=raised)
     assert after(setting, ended=ended, backoff=backoff) == expected
     # After the last receive it is released to the dead-letter queue at once, whatever is set.

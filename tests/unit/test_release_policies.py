@@ -6,8 +6,12 @@ import math
 
 import pytest
 
-from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, BadPolicy, parse_policy
-from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy
+from celery_sqs_heartbeat.settings.release_policies import (
+    EXAMPLES,
+    BadPolicy,
+    ReleasePolicy,
+    parse_policy,
+)
 
 
 def delays(text: str, *counts: int, draw: float = 1.0) -> list[float]:

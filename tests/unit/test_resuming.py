@@ -7,13 +7,11 @@ from mmap import mmap
 
 import pytest
 
-from celery_sqs_heartbeat.current.places import LeaseBoard
-from celery_sqs_heartbeat.current.table import Table, key_of
+from celery_sqs_heartbeat.current.table import LeaseBoard, Table, key_of
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.link.held_message import HeldMessage
-from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.link.held_messages import HeldMessage, HeldMessages
 from celery_sqs_heartbeat.link.messages import lease_fields, read_lease
 from tests.support.board import Board
 

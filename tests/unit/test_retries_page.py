@@ -14,9 +14,13 @@ from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
 from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
 from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.settings import read_settings
-from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
-from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, parse_policy
-from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy
+from celery_sqs_heartbeat.settings.release_policies import (
+    EXAMPLES,
+    Failure,
+    QueueInfo,
+    ReleasePolicy,
+    parse_policy,
+)
 from tests.support.insides import hide_shared_tasks
 from tests.support.markdown import ROOT, blocks
 from tests.support.tasks import run_task

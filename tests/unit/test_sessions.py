@@ -10,7 +10,7 @@ import pytest
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
-from celery_sqs_heartbeat.sqs.sessions import find_session_function
+from celery_sqs_heartbeat.sqs.options import find_session_function
 
 URL = "https://sqs.eu-west-1.amazonaws.com/1/q"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.common.wording import counted, seconds
+from celery_sqs_heartbeat.common.escaping import counted, seconds
 
 
 @pytest.mark.parametrize(

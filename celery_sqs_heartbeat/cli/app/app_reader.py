@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.cli.app.pool_faults import pool_fault
 from celery_sqs_heartbeat.cli.app.sending_reader import read_sending
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.sessions import try_session_function
+from celery_sqs_heartbeat.sqs.options import try_session_function
 from celery_sqs_heartbeat.worker.settings import (
     celery_faults,
     is_count,

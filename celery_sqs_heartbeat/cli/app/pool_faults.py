@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from celery.concurrency import get_available_pool_names
 from kombu.utils.imports import symbol_by_name
 
-from celery_sqs_heartbeat.settings.suggesting import closest
+from celery_sqs_heartbeat.common.values import closest
 
 #: Only looked up, because importing one of these could patch the standard library.
 _LIBRARIES = ("eventlet", "gevent")

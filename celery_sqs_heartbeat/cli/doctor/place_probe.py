@@ -10,13 +10,12 @@ from pathlib import Path
 from celery_sqs_heartbeat.cli.doctor.place_facts import Place, PlaceFacts
 from celery_sqs_heartbeat.cli.page_requests import serves_health
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.s3 import new_shipping_client
+from celery_sqs_heartbeat.journal.shipping import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import own_spool
 from celery_sqs_heartbeat.observe.status.http import Response
 from celery_sqs_heartbeat.observe.status.listener import Listener
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.settings.address import parse_address, url_of
-from celery_sqs_heartbeat.settings.target import Destination, parse_target
+from celery_sqs_heartbeat.settings.address import Destination, parse_address, parse_target, url_of
 
 #: Bytes to write, to see whether the file system has space.
 _SAMPLE = bytes(65_536)

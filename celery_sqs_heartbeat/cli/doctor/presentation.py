@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.cli.terminal.shapes import (
     Style,
     Styled,
 )
-from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.common.escaping import counted
 
 _LABELS = {
     Severity.ERROR: Styled("ERROR", Style(color="red", bold=True)),

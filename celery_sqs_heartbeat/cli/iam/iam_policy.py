@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from celery_sqs_heartbeat.settings.target import Destination, parse_target
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
 #: The calls that kombu and the keeper make on a queue.
 CONSUME = (

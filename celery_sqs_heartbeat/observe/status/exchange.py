@@ -13,8 +13,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from celery_sqs_heartbeat.observe.status.http import SAFE, RefusedError, Request, Response
-from celery_sqs_heartbeat.observe.status.seats import Seats
+from celery_sqs_heartbeat.observe.status.http import SAFE, RefusedError, Request, Response, Seats
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.observe.status.exchange import Exchange
-from celery_sqs_heartbeat.observe.status.http import Request, Response
-from celery_sqs_heartbeat.observe.status.seats import Seats
+from celery_sqs_heartbeat.observe.status.http import Request, Response, Seats
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from importlib.resources import files
 from typing import Any, Protocol
 
+from celery_sqs_heartbeat.observe.observers import Watched
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
@@ -17,7 +18,6 @@ from celery_sqs_heartbeat.observe.status.payloads import (
     health_payload,
     leases_payload,
 )
-from celery_sqs_heartbeat.observe.watched import Watched
 
 _FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),

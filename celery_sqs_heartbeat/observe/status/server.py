@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.observe.observers import Watched
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
-from celery_sqs_heartbeat.observe.status.access import Guard, token_fault
-from celery_sqs_heartbeat.observe.status.http import Request, Response
+from celery_sqs_heartbeat.observe.status.http import Guard, Request, Response, token_fault
 from celery_sqs_heartbeat.observe.status.listener import Listener
 from celery_sqs_heartbeat.observe.status.pages import Exposer, Pages
-from celery_sqs_heartbeat.observe.watched import Watched
 from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.settings.address import parse_address
 

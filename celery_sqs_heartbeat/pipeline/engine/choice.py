@@ -13,7 +13,7 @@ import click
 
 from celery_sqs_heartbeat.journal.kinds import local_folder
 from celery_sqs_heartbeat.pipeline.options import AUTO, SAIL, SPARK
-from celery_sqs_heartbeat.settings.target import S3
+from celery_sqs_heartbeat.settings.address import S3
 
 _TITLES = {SPARK: "Spark", SAIL: "Sail"}
 #: The first PySpark that Sail does not work with, as in the extra `sail`.

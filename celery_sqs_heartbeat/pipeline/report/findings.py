@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.report import group_queries, queries, run_queries, timeline
 from celery_sqs_heartbeat.pipeline.report.queries import PARTS, SHOWN, Rows

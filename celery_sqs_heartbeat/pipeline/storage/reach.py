@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.settings.target import S3
+from celery_sqs_heartbeat.settings.address import S3
 
 #: Days before and after a run whose folders may have lines of its days (`engine.jobs`).
 _AROUND = 2

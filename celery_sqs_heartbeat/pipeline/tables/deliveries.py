@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.leases.events import (
     WORKER_DIED,
 )
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 
 #: A later delivery of a message that still runs has its own id, and so have its events.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED
 
 _GROUP = ("queue", "grp")
 _MESSAGE = ["queue", "msg"]

@@ -9,8 +9,7 @@ from celery.contrib.testing.worker import test_worker_starting
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.link.held_message import HeldMessage
-from celery_sqs_heartbeat.link.held_messages import HeldMessages
+from celery_sqs_heartbeat.link.held_messages import HeldMessage, HeldMessages
 
 #: Short, so that tests with tasks of some seconds need extensions.
 _VISIBILITY_TIMEOUT = 6

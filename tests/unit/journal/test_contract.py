@@ -17,6 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.common.journal_facts import Identity
+from celery_sqs_heartbeat.journal.backlog import (
+    delivery_id,
+    microseconds,
+    record_of,
+)
 from celery_sqs_heartbeat.journal.fields import FIELDS, markdown
 from celery_sqs_heartbeat.journal.journal_events import (
     EVENTS,
@@ -28,12 +33,7 @@ from celery_sqs_heartbeat.journal.journal_events import (
     WorkerStarted,
     WorkerStopped,
 )
-from celery_sqs_heartbeat.journal.lines import line_of, parse, slim
-from celery_sqs_heartbeat.journal.mapping import (
-    delivery_id,
-    microseconds,
-    record_of,
-)
+from celery_sqs_heartbeat.journal.packing import line_of, parse, slim
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action

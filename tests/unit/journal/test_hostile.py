@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from celery_sqs_heartbeat.common.callers import CallerThreads
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
+from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.journal import folders
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.opening import open_journal

@@ -14,14 +14,13 @@ import pytest
 
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.backlog import Backlog, record_of
 from celery_sqs_heartbeat.journal.journal import Journal
-from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.reading import read_journal
-from celery_sqs_heartbeat.journal.writer import SegmentWriter
+from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.settings.target import Destination, parse_target
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.journal.samples import DAY, ORIGIN, Clocks, Disk, event_of, files_in
 

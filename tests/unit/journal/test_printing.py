@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from celery_sqs_heartbeat.common.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
+from celery_sqs_heartbeat.journal.backlog import record_of
 from celery_sqs_heartbeat.journal.journal_events import WORKER_STARTED, WorkerStarted
-from celery_sqs_heartbeat.journal.lines import line_of
-from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action

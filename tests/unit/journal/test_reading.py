@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat.common.exits import DONE, FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main
-from celery_sqs_heartbeat.journal.lines import line_of
-from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.backlog import record_of
+from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_journal, read_segments
 from celery_sqs_heartbeat.journal.zstd_frames import is_whole
 from celery_sqs_heartbeat.leases.events import EventKind

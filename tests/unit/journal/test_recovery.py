@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.journal import locks
+from celery_sqs_heartbeat.journal.folders import lock_file
 from celery_sqs_heartbeat.journal.reading import read_journal
-from celery_sqs_heartbeat.journal.recovery import Recovered, recover
-from celery_sqs_heartbeat.journal.segments import Segment
+from celery_sqs_heartbeat.journal.segments import Recovered, Segment, recover
 from tests.unit.journal.samples import DAY, WALL, files_in, frames_of, line_at, own
 
 
@@ -96,4 +95,4 @@ def test_nothing_is_touched_on_a_file_system_without_locks(
     segment.append([lines("b")])
     segment.close()
     with path.open("rb", buffering=0) as file, pytest.raises(OSError, match="not supported"):
-        locks.lock(file)
+        lock_file(file)

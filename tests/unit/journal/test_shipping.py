@@ -12,11 +12,11 @@ import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from celery_sqs_heartbeat.journal import locks
+from celery_sqs_heartbeat.journal.folders import close_file, lock_file
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.spool import shrink
-from celery_sqs_heartbeat.settings.target import Destination
+from celery_sqs_heartbeat.settings.address import Destination
 from tests.support.waiting import wait_until
 from tests.unit.journal.samples import DAY, Clocks, files_in
 
@@ -216,10 +216,10 @@ def test_two_workers_do_not_ship_one_segment_at_once(
 ) -> None:
     path = closed(tmp_path, 1)
     other = open(path, "rb", buffering=0)  # noqa: SIM115
-    locks.lock(other)
+    lock_file(other)
     tick(shipper)
     assert bucket.calls == 0
-    locks.close(other)
+    close_file(other)
     tick(shipper)
     assert bucket.calls == 1
 

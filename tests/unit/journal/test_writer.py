@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.journal import packing
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from tests.support.workers import ROOT
 from tests.unit.journal.samples import DAY, WALL, Clocks, Disk, files_in, frames_of, line_at
 
@@ -199,7 +199,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 writer = SegmentWriter(Root(Path(sys.argv[1]), is_private=False), "w", Rotation(), lambda: 0.0)
 written = 0

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.current.table import REACH, Table
-from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.health import MOST_HANGING
+from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import liveness, messages
@@ -24,8 +23,8 @@ from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.logs import ROOT
+from celery_sqs_heartbeat.link.messages import Hello
 from tests.model.linked import message_of
 from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE, wait_until

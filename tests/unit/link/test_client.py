@@ -18,8 +18,8 @@ from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import Wire
-from celery_sqs_heartbeat.link.held_message import HandedOver
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.link.held_messages import HandedOver
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.model.linked import CHANNEL, NUMBERS, Linked, Queue, message_of
 from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Pair

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.health import MOST_HANGING
-from celery_sqs_heartbeat.link.liveness import is_unfit
-from celery_sqs_heartbeat.link.restart_backoff import LONG_LIFE, RestartBackoff
+from celery_sqs_heartbeat.leases.events import MOST_HANGING
+from celery_sqs_heartbeat.link.liveness import LONG_LIFE, RestartBackoff, is_unfit
 
 
 def test_pauses_grow_while_keepers_die_early() -> None:

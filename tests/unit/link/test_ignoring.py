@@ -9,7 +9,7 @@ import socket
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor, unshare_table
 from celery_sqs_heartbeat.link.child import KeeperProcess
 from celery_sqs_heartbeat.link.deliveries import delivery_sockets
-from celery_sqs_heartbeat.link.ignoring import signals_held_back
+from celery_sqs_heartbeat.link.watching import signals_held_back
 from tests.support.waiting import wait_until
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.link import keeper_main
 from celery_sqs_heartbeat.link.deliveries import Outlet, delivery_sockets
-from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.messages import Hello
 from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Far, pack
 

@@ -18,10 +18,9 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
-from celery_sqs_heartbeat.link.held_message import HeldMessage
-from celery_sqs_heartbeat.link.hello import Hello, read_hello
-from celery_sqs_heartbeat.link.messages import VERSION
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.link.held_messages import HeldMessage
+from celery_sqs_heartbeat.link.messages import VERSION, Hello, read_hello
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import lease_of
 from tests.unit.link.pairs import pack

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.link.frames import FrameReader
-from celery_sqs_heartbeat.link.reaching import from_plain, reach, read_config, to_plain
+from celery_sqs_heartbeat.link.messages import from_plain, reach, read_config, to_plain
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from tests.fuzz.shapes import FUZZ
 from tests.unit.link.pairs import pack

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.link import messages, receiving_end
-from celery_sqs_heartbeat.sqs.consumed_queue import ConsumedQueue
+from celery_sqs_heartbeat.link import messages, serving
+from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.model.linked import NUMBERS, Linked, message_of
 
 QUEUE = "https://q"
@@ -136,10 +136,10 @@ def test_orders_about_receiving_are_handled_and_no_others() -> None:
     reception: Any = Reception()
     queue = ConsumedQueue(name="q", url="q", lease_url="q", terms=TERMS)
     kind, channel, plain = messages.consume(3, [queue])
-    assert receiving_end.take(reception, [kind, channel, plain])
+    assert serving.take(reception, [kind, channel, plain])
     for order in (["cancel", 3, "q"], ["close", 3], ["end"]):
-        assert receiving_end.take(reception, order)
+        assert serving.take(reception, order)
     consumed, *others = reception.orders
     assert (consumed[0], consumed[1], list(consumed[2])) == ("consume", 3, [queue])
     assert others == [("cancel", 3, "q"), ("close", 3), ("end",)]
-    assert not receiving_end.take(reception, ["stop", 5.0])
+    assert not serving.take(reception, ["stop", 5.0])

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link import messages, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
-from celery_sqs_heartbeat.link.held_message import HeldMessage
+from celery_sqs_heartbeat.link.held_messages import HeldMessage
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.model.linked import NUMBERS, Elsewhere, message_of
 from tests.support.leases import lease_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.observe.status.access import token_fault
+from celery_sqs_heartbeat.observe.status.http import token_fault
 
 TOKEN = "a-long-and-random-text"
 

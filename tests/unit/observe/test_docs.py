@@ -13,9 +13,9 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.events import EventKind, KeeperHealth
 from celery_sqs_heartbeat.observe.catalogue import METRICS
+from celery_sqs_heartbeat.observe.observers import Watched
 from celery_sqs_heartbeat.observe.otel import OtelObserver
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.observe.recorder import Recorder
@@ -27,7 +27,6 @@ from celery_sqs_heartbeat.observe.status.payloads import (
     health_payload,
     leases_payload,
 )
-from celery_sqs_heartbeat.observe.watched import Watched
 from tests.support.markdown import ROOT, blocks
 from tests.support.observed import QUEUE, Observed
 from tests.unit.observe.happening import event

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.queues.queue_facts import QueueFacts, Tried
+from celery_sqs_heartbeat.common.values import did_you_mean
 from celery_sqs_heartbeat.settings import PREFIX
-from celery_sqs_heartbeat.settings.suggesting import did_you_mean
 
 UNKNOWN_QUEUE = Kind(
     "SQSHB-W009",

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.leases.events import (
     UNSETTLED,
     WORKER_DIED,
 )
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report.figures import number, text
 from celery_sqs_heartbeat.pipeline.report.findings import Findings

@@ -1,11 +1,57 @@
-"""Runs blocking calls on other threads, several at the same time."""
+"""Threads: waits for them, wakes them, and runs blocking calls on several."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+
+
+class AutoResetEvent:
+    """Wakes one waiting thread. If none waits, the next wait returns at once.
+
+    It is not a `threading.Event`, because setting an event takes a lock. If a signal interrupts
+    that and its handler sets the event, too, the handler would wait forever.
+    """
+
+    def __init__(self) -> None:
+        self._silence = threading.Lock()
+        self._silence.acquire()
+
+    def set(self) -> None:
+        """Wake the thread. Ringing twice has the same effect as ringing once."""
+        try:
+            self._silence.release()
+        except RuntimeError:
+            # It was already rung.
+            return
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for a ring, at most `timeout` seconds. Return whether it rang."""
+        return self._silence.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
+
+
+#: Interval between two checks for an answer, in seconds.
+_POLL_SECONDS = 0.005
+
+
+def wait_for(look: Callable[[], bool | None], timeout: float) -> bool:
+    """Return the first answer that is not None; False after `timeout` seconds without one.
+
+    It polls instead of waiting on a lock, because a waiting greenlet must let others run.
+
+    Args:
+        look: Called at least once, and every few milliseconds.
+    """
+    deadline = time.monotonic() + timeout
+    while (answer := look()) is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return answer
+
 
 logger = logging.getLogger(__name__)
 

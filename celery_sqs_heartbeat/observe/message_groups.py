@@ -1,13 +1,14 @@
-"""Remembers which message groups have stopped because their message was released."""
+"""Which message groups wait, and which have stopped because their message was released."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
 
 #: How many groups are remembered. If there are more, those that stopped first are forgotten.
@@ -71,3 +72,43 @@ def _hidden_for(event: Event) -> float:
     if event.kind is EventKind.MESSAGE_RELEASED:
         return event.visibility_timeout
     return max(0.0, event.slack)
+
+
+#: A message: its queue's URL and its id.
+Key = tuple[str, str]
+
+
+def key_of(lease: LeaseView) -> Key:
+    """Return the key that identifies a lease."""
+    return (lease.queue_url, lease.message_id)
+
+
+def behind_others(leases: Iterable[LeaseView]) -> Set[Key]:
+    """Return the held leases that are not the first of their group.
+
+    Args:
+        leases: All of a keeper.
+    """
+    firsts: dict[tuple[str, str | None], int] = {}
+    ordered = [lease for lease in leases if lease.is_in_order]
+    for lease in ordered:
+        group, place = _group(lease), _place(lease)
+        firsts[group] = min(place, firsts.get(group, place))
+    return {
+        key_of(lease)
+        for lease in ordered
+        if lease.goal is Goal.HOLD and _place(lease) > firsts[_group(lease)]
+    }
+
+
+def count_groups(leases: Iterable[LeaseView]) -> int:
+    """Return the number of ordered message groups that have leases."""
+    return len({_group(lease) for lease in leases if lease.is_in_order})
+
+
+def _group(lease: LeaseView) -> tuple[str, str | None]:
+    return (lease.queue_url, lease.group)
+
+
+def _place(lease: LeaseView) -> int:
+    return int(lease.sequence_number or 0)
