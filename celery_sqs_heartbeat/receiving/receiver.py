@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call
@@ -53,9 +53,7 @@ class Receiver:
         waitlist: The messages that wait for another of their group, of all channels.
         polled: Records how SQS answers the polls.
         lock: Is held while the record of messages changes.
-        hand_over: Takes messages whose tasks may start, and returns how many have ended by then.
-        keep: Takes new messages that must wait.
-        release_one: Makes a message visible again that no one takes.
+        intake: Leases the messages and hands them over.
         all_polls: Returns the open polls of all channels.
         concurrency: How many tasks the worker runs at once; 0 if not known.
     """
@@ -68,9 +66,7 @@ class Receiver:
         waitlist: GroupWaitlist,
         polled: PolledQueues,
         lock: threading.RLock,
-        hand_over: Callable[[list[Arrived]], int],
-        keep: Callable[[list[Arrived]], object],
-        release_one: Callable[[Message, str], object],
+        intake: Intake,
         all_polls: Callable[[], Iterable[Poll]],
         concurrency: int,
     ) -> None:
@@ -85,14 +81,7 @@ class Receiver:
         self._prefetch_count = 0
         self._has_ended = self._is_backed_up = self._was_backed_up = False
         self._receiving = Receiving(room=self._room, take=self._take)
-        self.intake = Intake(
-            keeper=keeper,
-            waitlist=waitlist,
-            lock=lock,
-            hand_over=hand_over,
-            keep=keep,
-            release_one=release_one,
-        )
+        self.intake = intake
 
     @property
     def is_over(self) -> bool:

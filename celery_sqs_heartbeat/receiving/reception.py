@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.receiving.receiver import CLOSED, Receiver, ends_at
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
@@ -157,15 +158,21 @@ class Reception:
             return receiver
 
     def _new_receiver(self, channel: int) -> Receiver:
+        intake = Intake(
+            keeper=self._keeper,
+            waitlist=self._waitlist,
+            lock=self._lock,
+            hand_over=lambda messages: self._deliver(channel, messages),
+            keep=self._keep,
+            release_one=self._release_one,
+        )
         return Receiver(
             keeper=self._keeper,
             clients=self._clients,
             waitlist=self._waitlist,
             polled=self.polled,
             lock=self._lock,
-            hand_over=lambda messages: self._deliver(channel, messages),
-            keep=self._keep,
-            release_one=self._release_one,
+            intake=intake,
             all_polls=lambda: self.polls,
             concurrency=self._concurrency,
         )

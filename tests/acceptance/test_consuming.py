@@ -13,12 +13,6 @@ from tests.support.faults import fail, first, reset, throttle
 NewScene = Callable[..., Scene]
 
 
-def options(scene: Scene, **more: float) -> dict[str, object]:
-    return {
-        "broker_transport_options": {"region": "us-east-1", "is_secure": False, **more},
-    }
-
-
 @pytest.mark.parametrize("multiplier", [1, 4])
 def test_a_freed_prefetch_slot_is_filled_without_waiting_for_the_polling_interval(
     new_scene: NewScene, multiplier: int
@@ -28,20 +22,36 @@ def test_a_freed_prefetch_slot_is_filled_without_waiting_for_the_polling_interva
     for number in range(24):
         scene.send("work", f"{number:02}")
     # A worker that waits for it once takes longer than the test waits.
-    scene.worker(
-        "-c",
-        "1",
-        "-P",
-        "threads",
-        "--prefetch-multiplier",
-        str(multiplier),
-        conf=options(scene, wait_time_seconds=1, polling_interval=100),
-    )
+    polls = {"wait_time_seconds": 1, "polling_interval": 100}
+    options = {"region": "us-east-1", "is_secure": False, **polls}
+    room = f"--prefetch-multiplier={multiplier}"
+    scene.worker("-c", "1", "-P", "threads", room, conf={"broker_transport_options": options})
     scene.wait_for_notes("end", 24)
     ends = [note.at for note in scene.notes("end")]
     for answered_at, received in receives_by_time(scene):
         ended = sum(end < answered_at for end in ends)
         assert received - ended <= multiplier
+
+
+@pytest.mark.oldest
+def test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    scene.worker("-c", "2")
+    scene.send("work", "a")
+    # From its end on, the worker knows the pace.
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    # The open poll, which may bring several, began before.
+    scene.send("hold", "b")
+    scene.wait_for_notes("start", 2)
+    for key in "cde":
+        scene.send("hold", key)
+    scene.wait_for_notes("start", 3)
+    scene.worker("-c", "2")
+    scene.wait_for_notes("start", 5)
+    assert len({note.pid for note in scene.notes("start")}) >= 4
 
 
 @pytest.mark.oldest

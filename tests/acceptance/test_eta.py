@@ -54,19 +54,17 @@ def test_a_message_is_extended_whatever_it_waits_for(new_scene: NewScene) -> Non
     scene = new_scene(attributes=SHORT)
     conf = {"imports": [MODULE, kinds.MODULE], "worker_prefetch_multiplier": 10, **EAGER}
     scene.worker("-c", "1", conf=conf)
+    scene.send("hold", "runs")
+    scene.wait_for_notes("start", 1)
     for key in ("limited now", "limited later"):
         send(scene, "four_a_minute", key)
-    scene.wait_for_notes("end", 1)
-    scene.send("hold", "runs")
-    scene.wait_for_notes("start", 2)
     send(scene, "early", "early ack")
     scene.send("work", "late ack")
     scene.send("work", "countdown", countdown=1)
-    # All but the one that has ended.
-    scene.wait_until(lambda: leases(scene) == 5)
+    scene.wait_until(lambda: leases(scene) == 6)
     before = extensions(scene)
-    scene.wait_until(lambda: twice(extensions(scene) - before) >= 5)
-    assert leases(scene) == 5
+    scene.wait_until(lambda: twice(extensions(scene) - before) >= 6)
+    assert leases(scene) == 6
     scene.let_end("runs")
     scene.wait_for_notes("end", 6)
     scene.wait_until_empty()
