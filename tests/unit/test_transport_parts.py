@@ -100,8 +100,7 @@ def test_a_request_leaves_the_pool_with_its_slot_or_with_greenlets_at_its_end(
     heartbeat: Heartbeat, is_green: bool
 ) -> None:
     feed, request, heartbeat.is_green = Mock(), Mock(), is_green
-    heartbeat.feeds[1] = feed
-    heartbeat.in_pool["h"] = request
+    heartbeat.feeds[1], heartbeat.in_pool["h"] = feed, request
     heartbeat.note_free("h")
     assert ("h" in heartbeat.in_pool) is is_green
     heartbeat.note_run("h")
