@@ -40,9 +40,10 @@ _LEVELS = {
     EventKind.PERMISSION_GRANTED: logging.WARNING,
 }
 
-
 #: Causes of a release that are not failures of the message.
 _NO_FAILURES = frozenset({"shutdown", "consumer closed"})
+#: At most this many messages get a line each. The others are only counted.
+_LISTED = 100
 
 
 def log_event(event: Event) -> None:
@@ -115,12 +116,6 @@ def _log_stop(level: int, event: Event) -> None:
         event.receive_count,
         what,
     )
-
-
-logger = get_logger(__name__)
-
-#: At most this many messages get a line each. The others are only counted.
-_LISTED = 100
 
 
 def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:

@@ -27,6 +27,8 @@ def logged(caplog: pytest.LogCaptureFixture, kind: EventKind, **values: Any) -> 
     with caplog.at_level(logging.DEBUG):
         log_event(event(kind, **{"queue_url": FIFO, "group": "A17", "cause": "failed", **values}))
     (record,) = caplog.records
+    # The name by which users filter them.
+    assert record.name == "celery_sqs_heartbeat"
     return record.levelno, record.getMessage()
 
 
