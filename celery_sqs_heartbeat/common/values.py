@@ -9,6 +9,9 @@ from typing import Any, TypeGuard
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
+#: A typo changes at most one character in this many, and one in a short name.
+_CHARACTERS_PER_TYPO = 4
+
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a number. `True` and `False` are not."""
@@ -42,10 +45,6 @@ def import_named(path: str) -> Any:
         raise NotImportable(
             f"can't be imported ({error}): name a function in a module that the worker can import"
         ) from error
-
-
-#: A typo changes at most one character in this many, and one in a short name.
-_CHARACTERS_PER_TYPO = 4
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

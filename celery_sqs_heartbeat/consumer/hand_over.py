@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.consumer.received import Message
-from celery_sqs_heartbeat.leases.policy import PACE_SECONDS
+from celery_sqs_heartbeat.leases.recent import RecentEnds
 
 #: How often a loop that waits checks whether a poll is open, in seconds. Polls begin when there is
 #: room for messages, but not if the system granted no thread then.
@@ -36,8 +36,7 @@ class HandOver:
         self._waiting: list[Message] = []
         self._takers: deque[Future[Message | None]] = deque()
         self._in_hand: set[Message] = set()
-        #: When the last messages ended.
-        self._ends: deque[float] = deque(maxlen=most)
+        self._ends = RecentEnds(most)
         self._is_stopping = False
 
     @property
@@ -47,13 +46,12 @@ class HandOver:
 
     def room(self) -> int:
         """Return how many more messages may be received now."""
-        since = self._clock() - PACE_SECONDS
         with self._changed:
             if self._is_stopping:
                 return 0
             # A message that waits for its turn in its group must not keep the others away.
             behind = sum(not message.is_ready for message in self._waiting)
-            soon = len(self._takers) + behind + sum(end >= since for end in self._ends)
+            soon = len(self._takers) + behind + self._ends.count(self._clock())
             held = len(self._in_hand)
             return min(self._most, held + soon) - held - len(self._waiting)
 
@@ -73,7 +71,7 @@ class HandOver:
         with self._changed:
             if message in self._in_hand:
                 self._in_hand.remove(message)
-                self._ends.append(self._clock())
+                self._ends.note(self._clock())
             self._changed.notify_all()
 
     def take(self) -> Future[Message | None]:

@@ -19,6 +19,19 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
+#: Permissions that others must not have in a private folder: all.
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_PRIVATE_WAY_OUT = (
+    "remove it, or set TMPDIR to a folder that no other user may write to (the spool of a "
+    "journal must be a folder of the worker's user, with mode 0700)"
+)
+#: Mode of new files. A umask can only make it stricter.
+FILE_MODE = 0o640
+#: The open folder is only a starting point, so it does not have to be readable.
+_PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+#: Without `O_NONBLOCK`, opening a FIFO would block.
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
 
 def lock_file(file: FileIO) -> None:
     """Lock a file until `close_file`.
@@ -34,14 +47,6 @@ def close_file(file: FileIO) -> None:
     """Close a file and release its lock."""
     with contextlib.suppress(OSError):
         file.close()
-
-
-#: Permissions that others must not have in a private folder: all.
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_PRIVATE_WAY_OUT = (
-    "remove it, or set TMPDIR to a folder that no other user may write to (the spool of a "
-    "journal must be a folder of the worker's user, with mode 0700)"
-)
 
 
 class RefusedError(PermissionError):
@@ -130,14 +135,6 @@ def _is_trusted_owner(status: os.stat_result) -> bool:
 def _owner(status: os.stat_result) -> str:
     mode = stat.S_IMODE(status.st_mode)
     return f"belongs to user {status.st_uid} and has mode {mode:04o}"
-
-
-#: Mode of new files. A umask can only make it stricter.
-FILE_MODE = 0o640
-#: The open folder is only a starting point, so it does not have to be readable.
-_PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-#: Without `O_NONBLOCK`, opening a FIFO would block.
-_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Folder:

@@ -27,6 +27,15 @@ _DEFAULTS = {
 _BEGIN = b'{"v":'
 _END = b"}\n"
 
+#: Bytes of lines in a frame, before compression. Larger frames hardly compress better.
+FRAME_BYTES = 1 << 20
+#: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
+#: long.
+_READ_BYTES = 1 << 16
+#: Makes a file from a descriptor, like `FileIO`. It must not buffer, because a forked child would
+#: write the buffer a second time.
+Opener = Callable[[int, str], FileIO]
+
 
 def slim(record: Record) -> dict[str, Any]:
     """Return the record's fields, except those with default values."""
@@ -56,17 +65,6 @@ def parse(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return fields
-
-
-#: Bytes of lines in a frame, before compression. Larger frames hardly compress better.
-FRAME_BYTES = 1 << 20
-#: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
-#: long.
-_READ_BYTES = 1 << 16
-
-#: Makes a file from a descriptor, like `FileIO`. It must not buffer, because a forked child would
-#: write the buffer a second time.
-Opener = Callable[[int, str], FileIO]
 
 
 def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> int:

@@ -20,8 +20,13 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.settings.address import Destination
 
+logger = logging.getLogger(__name__)
+
 #: Timeout of an upload, in seconds. It must not delay the worker's end for long.
 _TIMEOUT = 5.0
+#: Pauses after failures, in seconds. They double up to the longest.
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
 
 
 def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -> Any:
@@ -52,9 +57,6 @@ def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
     return client
 
 
-logger = logging.getLogger(__name__)
-
-
 class OutageLog:
     """One kind of trouble. `doing` names the failing work in the log."""
 
@@ -80,11 +82,6 @@ class OutageLog:
             logger.warning(
                 "sqs-heartbeat: %s works again; lines lost so far: %d", self._doing, lost
             )
-
-
-#: Pauses after failures, in seconds. They double up to the longest.
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
 
 
 class Shipper:

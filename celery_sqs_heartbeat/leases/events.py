@@ -27,6 +27,10 @@ KEPT, ARRIVED_LATE, UNDELIVERABLE, UNSETTLED = (
     "not settled",
 )
 
+#: So many calls of one queue may hang. Each occupies a thread until it returns, and the other
+#: queues need threads, too. A worker replaces a keeper with as many hanging calls in all.
+MOST_HANGING = 32
+
 
 class EventKind(IdentityEnum):
     """The kinds of events that a book reports."""
@@ -150,11 +154,6 @@ class Event:
             batch=len(call.entries) if call else 0,
             seconds=now - call.planned_at if call else 0.0,
         )
-
-
-#: So many calls of one queue may hang. Each occupies a thread until it returns, and the other
-#: queues need threads, too. A worker replaces a keeper with as many hanging calls in all.
-MOST_HANGING = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

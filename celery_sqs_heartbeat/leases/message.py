@@ -14,6 +14,17 @@ from celery_sqs_heartbeat.leases.received_as import Receive
 #: How the names of FIFO queues end (SQS API reference, CreateQueue, QueueName).
 FIFO_SUFFIX = ".fifo"
 
+#: Cause of releasing a waiting message: an earlier message of its group stopped the group.
+GROUP_STOPPED = "group stopped"
+#: Cause of releasing a waiting message: its lease is near its end.
+WAITED_LONG = "waited long"
+#: Cause of releasing a message: there was no room for it to wait.
+NO_ROOM = "no room to wait"
+#: A message that is released for one of these did not stop its group itself.
+_BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
+#: After these events a message may become someone else's at any moment.
+_LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
+
 
 def receive_of(
     queue_url: str,
@@ -116,19 +127,6 @@ def is_fifo(queue: str) -> bool:
 def queue_name(queue_url: str) -> str:
     """Return a queue's name, which is the end of its URL."""
     return queue_url.rstrip("/").rpartition("/")[2]
-
-
-#: Cause of releasing a waiting message: an earlier message of its group stopped the group.
-GROUP_STOPPED = "group stopped"
-#: Cause of releasing a waiting message: its lease is near its end.
-WAITED_LONG = "waited long"
-#: Cause of releasing a message: there was no room for it to wait.
-NO_ROOM = "no room to wait"
-#: A message that is released for one of these did not stop its group itself.
-_BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
-
-#: After these events a message may become someone else's at any moment.
-_LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
 
 
 class GroupOrder:

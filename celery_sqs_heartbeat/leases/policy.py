@@ -33,9 +33,6 @@ CALL_PART = 1 / 3
 #: earlier. This limit is for the waits that botocore does not bound, such as name resolution and
 #: credentials.
 MIN_CALL_SECONDS = 0.6
-#: As many messages as ended within this time will be wanted soon, in seconds: a poll takes less.
-PACE_SECONDS = 0.5
-
 #: Longest wait for the answer to a call, in seconds.
 MAX_CALL_SECONDS = 20.0
 #: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch (`gathering`).

@@ -36,6 +36,12 @@ _Key = tuple[str, str]
 #: After any other answer, SQS has changed nothing and will change nothing.
 _MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
+#: How old a receive may be on its arrival if its visibility timeout is unknown, in seconds: the
+#: longest poll (20 s; SQS API reference, ReceiveMessage, WaitTimeSeconds) and the shortest timeout.
+#: Even an answer at the end of that poll may be someone else's by then, and a standard queue would
+#: still confirm its extension.
+UNKNOWN_LASTS = 21
+
 
 @dataclass(slots=True, repr=False)
 class _StaleCall:
@@ -174,13 +180,6 @@ class StaleCalls:
             del self._by_key[key]
         else:
             self._by_key[key] = call.earlier
-
-
-#: How old a receive may be on its arrival if its visibility timeout is unknown, in seconds: the
-#: longest poll (20 s; SQS API reference, ReceiveMessage, WaitTimeSeconds) and the shortest timeout.
-#: Even an answer at the end of that poll may be someone else's by then, and a standard queue would
-#: still confirm its extension.
-UNKNOWN_LASTS = 21
 
 
 class ReceivedAs(enum.Enum):

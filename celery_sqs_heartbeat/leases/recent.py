@@ -1,13 +1,15 @@
-"""Remembers a limited number of keys."""
+"""Remembers what is recent: a limited number of keys, and how many messages have just ended."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 #: How many keys are remembered: several minutes of a fast worker's messages, in about 15 MB.
 CAPACITY = 65_536
+#: As many messages as ended within this time will be wanted soon, in seconds: a poll takes less.
+PACE_SECONDS = 0.5
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -39,3 +41,29 @@ class RecentKeys(Generic[Key]):
     def discard(self, key: Key) -> None:
         """Forget a key, if it is remembered."""
         self._keys.pop(key, None)
+
+
+class RecentEnds:
+    """Counts the messages that have just ended. One thread at a time may count.
+
+    Args:
+        most: The highest count; None without a limit.
+
+    Attributes:
+        is_known: Whether any message has ended yet.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.is_known = False
+        self._ends: deque[float] = deque(maxlen=most)
+
+    def note(self, now: float) -> None:
+        """Note that a message ends now."""
+        self.is_known = True
+        self._ends.append(now)
+
+    def count(self, now: float) -> int:
+        """Return how many have ended within `PACE_SECONDS`."""
+        while self._ends and self._ends[0] < now - PACE_SECONDS:
+            self._ends.popleft()
+        return len(self._ends)

@@ -27,6 +27,22 @@ from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.watching import wait_readable, wait_writable
 
+#: The number of the keeper that sends, and whether the packet ends what it sends together.
+_PACKET = struct.Struct("<I?")
+#: The number of the keeper, the channel, how many messages it may get, its prefetch count.
+_ROOM = struct.Struct("<IIqI")
+#: The lengths of a message's header and body.
+_LENGTHS = struct.Struct("<II")
+#: The longest packet, in bytes. A socket's buffer takes a few of them.
+PACKET_BYTES = 1 << 16
+#: How many bytes the worker reads before it does anything else.
+MOST_READ = 1 << 18
+#: Marks binary values, which JSON does not have.
+_BINARY = "$binary"
+_MARKED = f'"{_BINARY}"'.encode()
+#: Kinds of sockets that keep packets whole. macOS lacks the first.
+_KINDS = (socket.SOCK_SEQPACKET, socket.SOCK_DGRAM)
+
 
 class Credit:
     """Counts what channels got, and says what more they may get. Not thread-safe.
@@ -85,23 +101,6 @@ class Credit:
         """Forget a channel that was closed."""
         self._rooms.pop(channel, None)
         self._said.pop(channel, None)
-
-
-#: The number of the keeper that sends, and whether the packet ends what it sends together.
-_PACKET = struct.Struct("<I?")
-#: The number of the keeper, the channel, how many messages it may get, its prefetch count.
-_ROOM = struct.Struct("<IIqI")
-#: The lengths of a message's header and body.
-_LENGTHS = struct.Struct("<II")
-#: The longest packet, in bytes. A socket's buffer takes a few of them.
-PACKET_BYTES = 1 << 16
-#: How many bytes the worker reads before it does anything else.
-MOST_READ = 1 << 18
-#: Marks binary values, which JSON does not have.
-_BINARY = "$binary"
-_MARKED = f'"{_BINARY}"'.encode()
-#: Kinds of sockets that keep packets whole. macOS lacks the first.
-_KINDS = (socket.SOCK_SEQPACKET, socket.SOCK_DGRAM)
 
 
 def delivery_sockets() -> tuple[socket.socket, socket.socket]:

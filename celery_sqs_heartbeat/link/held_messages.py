@@ -25,6 +25,10 @@ _STATUSES = {
     Mark.LOST: LeaseStatus.LOST,
 }
 
+#: So many keys are in one message to a keeper.
+_KEYS = 1_000
+_LEFT = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HandedOver:
@@ -122,11 +126,6 @@ class HeldMessage:
         if self.place is None:
             return None
         return self.table.find(key_of(self.lease.handles[0]))
-
-
-#: So many keys are in one message to a keeper.
-_KEYS = 1_000
-_LEFT = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 
 
 class HeldMessages:

@@ -26,6 +26,13 @@ _START_LOOKS = 15
 #: How long a keeper may take to start on a busy machine, in seconds.
 _START_SECONDS = 30.0
 
+#: The state of a thread that runs, or waits for a CPU (proc(5)).
+_RUNNABLE = "R"
+#: Pauses in seconds: none after the first death.
+_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+#: If a keeper has lived for so many seconds, the pauses start over.
+LONG_LIFE = 60.0
+
 
 def is_unfit(hanging: int, age: float) -> bool:
     """Return whether calls occupy so many threads of a keeper that another one should continue.
@@ -110,10 +117,6 @@ class LivenessMonitor:
         return self._idle >= _START_LOOKS
 
 
-#: The state of a thread that runs, or waits for a CPU (proc(5)).
-_RUNNABLE = "R"
-
-
 def is_busy(pid: int) -> bool:
     """Return whether a thread of a process runs, or waits for a CPU. False without /proc.
 
@@ -130,12 +133,6 @@ def _state(stat: Path) -> str:
     except OSError:
         # The thread has ended.
         return ""
-
-
-#: Pauses in seconds: none after the first death.
-_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-#: If a keeper has lived for so many seconds, the pauses start over.
-LONG_LIFE = 60.0
 
 
 class RestartBackoff:

@@ -61,6 +61,9 @@ _terms_of = attrgetter(*_TERMS)
 _event_of = attrgetter(*_EVENT)
 _lease_of = attrgetter(*_LEASE)
 
+#: Marks values that JSON does not have.
+_MARK = "$"
+
 
 def lease_fields(lease: Lease) -> Message:
     """Return what one end learns from the other about a lease, except its goal and its status."""
@@ -196,10 +199,6 @@ def read_hello(message: Message) -> Hello:
                 "package was replaced while the worker was running; restart the worker"
             )
     raise BrokenLink("the first message of the link is not a hello")
-
-
-#: Marks values that JSON does not have.
-_MARK = "$"
 
 
 def reach(config: BrokerConfig, queue_url: str, threshold: float, address: str) -> Message:

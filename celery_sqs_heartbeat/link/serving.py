@@ -10,7 +10,6 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
@@ -28,6 +27,24 @@ from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
+
+logger = logging.getLogger(__name__)
+
+#: Kinds of messages about leases.
+_KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswered", "resume"})
+#: How many messages are handled before the keeper may do anything else. Each takes about 50 us.
+_BATCH = 200
+#: Events that a worker always needs: they change the messages it holds, or call its handlers.
+NEEDED = frozenset(
+    {
+        EventKind.LEASE_EXPIRED,
+        EventKind.LEASE_LOST,
+        EventKind.LEASE_CAPPED,
+        EventKind.LEASE_CAP_NEAR,
+        EventKind.MESSAGE_RELEASED,
+        EventKind.MESSAGE_LAPSING,
+    }
+)
 
 
 class HandOver:
@@ -81,25 +98,6 @@ def take(reception: Reception, message: list[Any]) -> bool:
     return True
 
 
-logger = logging.getLogger(__name__)
-
-#: Kinds of messages about leases.
-_KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswered", "resume"})
-#: How many messages are handled before the keeper may do anything else. Each takes about 50 us.
-_BATCH = 200
-#: Events that a worker always needs: they change the messages it holds, or call its handlers.
-NEEDED = frozenset(
-    {
-        EventKind.LEASE_EXPIRED,
-        EventKind.LEASE_LOST,
-        EventKind.LEASE_CAPPED,
-        EventKind.LEASE_CAP_NEAR,
-        EventKind.MESSAGE_RELEASED,
-        EventKind.MESSAGE_LAPSING,
-    }
-)
-
-
 def is_about_leases(message: list[Any]) -> bool:
     """Return whether `KeeperEnd` handles a message."""
     return message[0] in _KINDS
@@ -148,7 +146,7 @@ class KeeperEnd:
             BrokenLink: A message has an unknown kind, or the wrong fields.
         """
         waiting = iter(messages)
-        while batch := list(islice(waiting, _BATCH)):
+        while batch := list(itertools.islice(waiting, _BATCH)):
             with self._keeper.gathering():
                 for message in batch:
                     if not self.take(message):

@@ -23,12 +23,19 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
 
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
+#: How long one turn of a loop may take, in seconds, in addition to the wait that it announces.
+STALL_SECONDS = 10.0
+#: How often `WatchedProcess.wait` looks, in seconds.
+_LOOK_SECONDS = 0.02
+#: These include the end: a socket that the other side has closed, or a process that has ended.
+_EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
-@contextmanager
+@contextlib.contextmanager
 def signals_held_back() -> Iterator[None]:
     """Block the signals in this thread during the block.
 
@@ -46,16 +53,6 @@ def ignore_signals() -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
-
-
-logger = logging.getLogger(__name__)
-
-#: How long one turn of a loop may take, in seconds, in addition to the wait that it announces.
-STALL_SECONDS = 10.0
-#: How often `WatchedProcess.wait` looks, in seconds.
-_LOOK_SECONDS = 0.02
-#: These include the end: a socket that the other side has closed, or a process that has ended.
-_EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class WatchedProcess:

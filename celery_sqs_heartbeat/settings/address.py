@@ -10,6 +10,10 @@ _ADDRESS = "must be 'HOST:PORT', as '127.0.0.1:9808' or '[::1]:9808'"
 
 _MAX_PORT = 65_535
 
+#: The prefix of a place on S3, as users write it.
+S3 = "s3://"
+_TARGET = "must be a folder, or s3://BUCKET/PREFIX"
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """Return the host and the port of "HOST:PORT"; an IPv6 address is in brackets.
@@ -51,11 +55,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-#: The prefix of a place on S3, as users write it.
-S3 = "s3://"
-_TARGET = "must be a folder, or s3://BUCKET/PREFIX"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,14 @@ _NOT_PLAIN = (
     inspect.isasyncgenfunction,
 )
 
+#: Seconds; a list with one delay for each receive (the last repeats); or a function, see
+#: `delay_functions`. A policy is a function of the receive count.
+ReleaseDelay = float | Sequence[float] | Callable[..., float | None]
+_WAY_OUT = (
+    "must be seconds, a list of seconds by receive count, a function, its 'module:function', or "
+    f"one of {', '.join(map(repr, EXAMPLES))}"
+)
+
 
 class Form(enum.Enum):
     """The arguments that a function is called with."""
@@ -103,16 +111,6 @@ def _called(value: Callable[..., Any]) -> Any:
     """Return what runs when an object is called: the object itself if it is a function."""
     value = _unwrapped(value)
     return value if inspect.isroutine(value) else getattr(value, "__call__", None)  # noqa: B004
-
-
-#: Seconds; a list with one delay for each receive (the last repeats); or a function, see
-#: `delay_functions`. A policy is a function of the receive count.
-ReleaseDelay = float | Sequence[float] | Callable[..., float | None]
-
-_WAY_OUT = (
-    "must be seconds, a list of seconds by receive count, a function, its 'module:function', or "
-    f"one of {', '.join(map(repr, EXAMPLES))}"
-)
 
 
 class UnusableDelay(SqsHeartbeatError, ValueError):

@@ -16,6 +16,17 @@ from typing import Any
 from celery_sqs_heartbeat.common.values import closest, is_number
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 
+#: Receives after which a delay stops growing: larger integers may not convert to a float.
+_MOST_STEPS = 10**9
+#: Doublings after which any delay is longer than SQS allows.
+_MOST_DOUBLINGS = 64
+#: From a receive count to seconds, or None to keep the message hidden.
+Policy = Callable[[int], float | None]
+_CALL = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", re.ASCII)
+_ARGUMENT = re.compile(r"\s*(?:([a-z]\w*)\s*=)?\s*(\S+)\s*", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+_WORDS = {"True": True, "False": False}
+
 
 def number_fault(value: Any, *, above: float | None = None, low: float = 0) -> str | None:
     """Check a number of seconds up to SQS's 12 hours."""
@@ -66,12 +77,6 @@ class Failure:
         """Whether SQS moves the message to the dead-letter queue instead of delivering it again."""
         most = self.queue.max_receive_count
         return most is not None and self.receive_count >= most
-
-
-#: Receives after which a delay stops growing: larger integers may not convert to a float.
-_MOST_STEPS = 10**9
-#: Doublings after which any delay is longer than SQS allows.
-_MOST_DOUBLINGS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +154,6 @@ IMMEDIATE = ReleasePolicy.fixed(0)
 #: something is down: a message must not use up its receives in less time than a restart takes.
 BACKOFF = ReleasePolicy(first=2, doubles=True, most=300, jitter=True, at_once=1)
 
-#: From a receive count to seconds, or None to keep the message hidden.
-Policy = Callable[[int], float | None]
 
 #: By name: the function that makes the policy, and an example of its text.
 _POLICIES: Mapping[str, tuple[Callable[..., Policy], str]] = {
@@ -163,11 +166,6 @@ _POLICIES: Mapping[str, tuple[Callable[..., Policy], str]] = {
 }
 #: The text of every policy, for errors and documents.
 EXAMPLES = tuple(example for _, example in _POLICIES.values())
-
-_CALL = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", re.ASCII)
-_ARGUMENT = re.compile(r"\s*(?:([a-z]\w*)\s*=)?\s*(\S+)\s*", re.ASCII)
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
-_WORDS = {"True": True, "False": False}
 
 
 class BadPolicy(ValueError):

@@ -1,4 +1,4 @@
-"""Checks `broker_transport_options` before kombu, boto3 or SQS fail because of them."""
+"""Checks `broker_transport_options` and the session function before kombu or boto3 use them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ _Rules = Mapping[str, tuple[Callable[[Any], bool], str]]
 
 _NAME = "broker_transport_options"
 _CLIENT = "client-config"
+
+SETTING = "sqs_heartbeat_session"
+NewSession = Callable[[], boto3.Session]
 
 
 def option_faults(options: object) -> Iterator[str]:
@@ -159,10 +162,6 @@ _CREATION_RULES: _Rules = {
     ),
     "sqs-creation-attributes": (_is_attributes, "a dict with a string for each attribute's name"),
 }
-
-SETTING = "sqs_heartbeat_session"
-
-NewSession = Callable[[], boto3.Session]
 
 
 def find_session_function(path: str) -> NewSession:

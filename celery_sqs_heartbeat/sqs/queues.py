@@ -30,6 +30,10 @@ _CAUSES = {
     Outcome.THROTTLED: "SQS asks for fewer calls",
 }
 
+#: How long a poll beside another one of its queue waits for messages, in seconds: the shortest wait
+#: for which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
+WAIT_BESIDE = 1
+
 
 class QueueDirectory:
     """Caches the attributes of queues, and refreshes them on another thread.
@@ -111,11 +115,6 @@ def _cause_of(error: Exception) -> str:
     if isinstance(error, (TimeoutError, ConnectTimeoutError, ReadTimeoutError)):
         return "SQS did not answer in time"
     return _CAUSES.get(of_exception(error, "GetQueueAttributes"), "the call failed")
-
-
-#: How long a poll beside another one of its queue waits for messages, in seconds: the shortest wait
-#: for which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
-WAIT_BESIDE = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

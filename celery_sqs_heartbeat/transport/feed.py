@@ -7,12 +7,11 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
-from celery_sqs_heartbeat.leases.policy import PACE_SECONDS
+from celery_sqs_heartbeat.leases.recent import RecentEnds
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.link.watching import wait_readable
@@ -47,7 +46,7 @@ class Arrivals:
             with contextlib.suppress(OSError):
                 self._sockets[1].send(b"\0")
 
-    @contextmanager
+    @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
         """Do not wake this thread in the block, because it looks for messages after it."""
         self._is_awake = True
@@ -110,8 +109,7 @@ class Feed:
         self._number = heartbeat.new_channel()
         self._urls: dict[str, str] = {}
         self._waiting: deque[HandedOver] = deque()
-        #: When slots became free; the last one for good.
-        self._ends: deque[float] = deque()
+        self._ends = RecentEnds()
         heartbeat.feeds[self._number] = self
 
     @property
@@ -150,7 +148,7 @@ class Feed:
 
     def note_end(self, receipt_handle: str) -> None:
         """Note that a message's slot is free, and receive what there is room for now."""
-        self._ends.append(clock.now())
+        self._ends.note(clock.now())
         self._heartbeat.note_free(receipt_handle)
 
     def look(self) -> None:
@@ -245,11 +243,8 @@ class Feed:
             # It is infinite before the first queue is known.
             slots = int(min(heartbeat.terms.most_leases(), sys.maxsize)) - len(self._keeper)
         cut = 0
-        if self._ends:
-            since = clock.now() - PACE_SECONDS
-            while len(self._ends) > 1 and self._ends[0] < since:
-                self._ends.popleft()
-            soon = len(self._ends) - 1
+        if self._ends.is_known:
+            soon = max(0, self._ends.count(clock.now()) - 1)
             cut = max(0, slots - int(min(slots, self._free_in_pool + soon)))
         count = self._kombu.prefetch_count
         return slots - cut - arriving, count and max(1, count - cut)

@@ -56,7 +56,6 @@ class RequestHarness:
         freed: Tags whose prefetch slots were freed.
         rejected: Tags that were rejected, with the goal that follows.
         failures: How their tasks failed, in the same order.
-        ran: Tags whose tasks the pool has run, or does not take.
     """
 
     on_lost_setting: str = "warn"
@@ -65,7 +64,6 @@ class RequestHarness:
     freed: list[str] = field(default_factory=list)
     rejected: list[tuple[str, bool]] = field(default_factory=list)
     failures: list[TaskFailure] = field(default_factory=list)
-    ran: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.keeper = ThreadKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
@@ -73,7 +71,7 @@ class RequestHarness:
         self.orphaned = OrphanedMessages(self.keeper)
         self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
         self.settled: RecentKeys[str] = RecentKeys()
-        self.note_run = self.ran.append
+        self.note_run = bool
 
     def receive(self, tag: str = "h", task: Any = None) -> Request:
         """Receive a message, and make its request."""

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from celery_sqs_heartbeat.common import threads as callers
 from celery_sqs_heartbeat.common.threads import CallerThreads
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -52,7 +51,7 @@ def test_one_thread_does_its_jobs_in_order_though_some_fail(
 def test_an_idle_thread_ends_and_another_takes_the_next_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(callers, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("celery_sqs_heartbeat.common.threads.LINGER_SECONDS", 0.01)
     threads = CallerThreads(1, "test-idle")
     seen: list[threading.Thread] = []
     for turn in (1, 2, 3):

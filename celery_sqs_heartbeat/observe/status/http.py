@@ -30,6 +30,16 @@ SAFE = {
     "Connection": "close",
 }
 
+#: The paths that are always answered. Their answers take microseconds.
+PROBES = frozenset({"/livez", "/readyz", "/healthz"})
+#: Answers that are computed at once; one page needs two.
+MAX_ANSWERS = 16
+#: Connections that wait for their clients: to send a request, or to read an answer.
+MAX_WAITING = 20
+#: Paths that need no token, because they contain nothing about messages: the page's own files, and
+#: the health, so that a probe needs no secret.
+OPEN = frozenset({"/", "/page.css", "/page.js", "/icon.svg", *PROBES})
+
 
 class RefusedError(Exception):
     """The request is answered with an error."""
@@ -56,14 +66,6 @@ class Response:
     content_type: str = "text/plain; charset=utf-8"
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-
-
-#: The paths that are always answered. Their answers take microseconds.
-PROBES = frozenset({"/livez", "/readyz", "/healthz"})
-#: Answers that are computed at once; one page needs two.
-MAX_ANSWERS = 16
-#: Connections that wait for their clients: to send a request, or to read an answer.
-MAX_WAITING = 20
 
 
 class Seats:
@@ -113,11 +115,6 @@ class Seats:
         """Free the connection's seat."""
         with self._lock:
             self._waiting.pop(connection, None)
-
-
-#: Paths that need no token, because they contain nothing about messages: the page's own files, and
-#: the health, so that a probe needs no secret.
-OPEN = frozenset({"/", "/page.css", "/page.js", "/icon.svg", *PROBES})
 
 
 def token_fault(host: str, token: str | None) -> str | None:

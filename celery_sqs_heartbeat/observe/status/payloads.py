@@ -24,6 +24,14 @@ from celery_sqs_heartbeat.observe.recorder import Recorder
 
 _Key = TypeVar("_Key", bound=Hashable)
 
+STUCK = frozenset({"dead", "late", "stalled"})
+#: How many leases are listed: those that expire first. More would not help a reader.
+MAX_LEASES = 500
+#: How many tasks have their own counts: those with the most leases. Senders choose task names.
+MAX_TASKS = 500
+#: How many message groups are listed: those that stopped last.
+MAX_STOPPED = 100
+
 
 def totals(leases: Sequence[LeaseView], behind: Set[Key]) -> dict[str, Any]:
     """Return the number of leases and their states. Times are in seconds.
@@ -79,13 +87,6 @@ TROUBLES: Mapping[str, Callable[[KeeperHealth, Sequence[PolledQueue]], bool]] = 
     "unconnected": lambda health, _: not health.connected,
     "deaf": lambda _, queues: any(queue.is_deaf for queue in queues),
 }
-STUCK = frozenset({"dead", "late", "stalled"})
-#: How many leases are listed: those that expire first. More would not help a reader.
-MAX_LEASES = 500
-#: How many tasks have their own counts: those with the most leases. Senders choose task names.
-MAX_TASKS = 500
-#: How many message groups are listed: those that stopped last.
-MAX_STOPPED = 100
 
 
 def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, Any]:
