@@ -13,6 +13,9 @@ MAX_CALLS = 16
 MAX_BATCH_ENTRIES = 10
 #: Messages that one poll returns at most (SQS API reference, ReceiveMessage, MaxNumberOfMessages).
 MAX_RECEIVED = 10
+#: An additional poll requests at least one part of this many of the prefetch count, if that is
+#: less than a full answer. More parts would cost more receives per task.
+_PARTS = 4
 
 
 class CallKind(IdentityEnum):
@@ -100,3 +103,8 @@ class Answer:
     call: Call
     entry: Entry
     outcome: Outcome
+
+
+def least_beside(prefetch_count: int) -> int:
+    """Return how many messages an additional poll requests at least."""
+    return min(MAX_RECEIVED, math.ceil(prefetch_count / _PARTS))

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
+from celery_sqs_heartbeat.leases.calls import least_beside
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.watching import wait_readable, wait_writable
 
@@ -68,9 +69,8 @@ class Credit:
     def allow(self, channel: int, free: int, prefetch_count: int) -> None:
         """Let a channel get so many more messages than it got. It may be less than before.
 
-        This is said at once if it may get fewer than it was said, or if less than half of its
-        prefetch count is unspent, or without one of what is free. Else it is said with the next
-        `say`.
+        This is said at once if it may get fewer than it was said, or so many more that another poll
+        can begin, or if all that was said is spent, or all is free. Else the next `say` says it.
 
         Args:
             prefetch_count: How many messages it may hold at once; 0 without a limit.
@@ -78,7 +78,9 @@ class Credit:
         got = self._got[channel]
         said, _ = self._said.get(channel, (0, 0))
         self._rooms[channel] = (got + free, prefetch_count)
-        if got + free < said or said - got < (prefetch_count or free) / 2:
+        count = prefetch_count or free
+        more = got + free - said
+        if more < 0 or more >= least_beside(count) or said == got or free >= count:
             self.say()
 
     def say(self) -> None:
@@ -163,23 +165,26 @@ class Outlet:
 
         Args:
             take: Is called with a channel, how many messages it may get in all, and its prefetch
-                count.
+                count: with the last word on each channel.
         """
-        is_there = wait_readable([self._socket.fileno()], 1.0)
-        if self._is_closed or not is_there:
-            return not self._is_closed
-        try:
-            packet = self._socket.recv(_ROOM.size)
-        except (BlockingIOError, InterruptedError):
-            return True
-        except OSError:
-            return False
-        if len(packet) != _ROOM.size:
-            return False
-        keeper, *room = _ROOM.unpack(packet)
-        if keeper == self._keeper:
-            take(*room)
-        return True
+        wait_readable([self._socket.fileno()], 1.0)
+        rooms = {}
+        is_over = self._is_closed
+        while not is_over:
+            try:
+                packet = self._socket.recv(_ROOM.size)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                packet = b""
+            is_over = len(packet) != _ROOM.size
+            if not is_over:
+                keeper, channel, *room = _ROOM.unpack(packet)
+                if keeper == self._keeper:
+                    rooms[channel] = room
+        for channel, room in rooms.items():
+            take(channel, *room)
+        return not is_over
 
     def close(self) -> None:
         """Read and send no more. The descriptor stays open until no thread uses it."""

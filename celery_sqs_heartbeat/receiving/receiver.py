@@ -6,7 +6,6 @@ arrives after the end of its consumer is released by the thread that reads it.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
+from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED, least_beside
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
@@ -31,18 +30,10 @@ logger = get_logger(__name__)
 #: The number of unconfirmed deletes and releases at which receiving pauses. Without it, an outage
 #: of SQS's deletes would pile up work without limit.
 MAX_ENDING = 1_000
-#: An additional poll requests at least one part of this many of the prefetch count, if that is
-#: less than a full answer. More parts would cost more receives per task.
-_PARTS = 4
 #: Why messages of a consumer that has ended are released.
 CLOSED = "consumer closed"
 #: How often a poll's thread looks again, in seconds.
 _LOOK_SECONDS = 0.02
-
-
-def least_beside(prefetch_count: int) -> int:
-    """Return how many messages an additional poll requests at least."""
-    return min(MAX_RECEIVED, math.ceil(prefetch_count / _PARTS))
 
 
 class Receiver:

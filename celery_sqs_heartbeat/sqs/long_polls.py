@@ -41,6 +41,8 @@ ANSWER_SECONDS = 10.0
 _GRACE = 0.5
 #: How long a poll waits until as many messages fit as are worth a receive, in seconds.
 _GATHER_SECONDS = 0.05
+#: If SQS answers sooner, in seconds, a poll beside another one gains little, and must ask for more.
+_QUICK_SECONDS = 0.005
 #: How long a thread rests before it ends, in seconds. To start one takes as long as half a poll.
 _REST_SECONDS = 10.0
 #: What differs between two texts of one error.
@@ -114,6 +116,8 @@ class Source:
     is_busy: bool = field(default=False, init=False)
     #: How many messages its last answer had.
     last: int = field(default=0, init=False)
+    #: How long its last receive took, in seconds.
+    took: float = field(default=0.0, init=False)
     failures: int = field(default=0, init=False)
     fault: str = field(default="", init=False)
 
@@ -245,7 +249,8 @@ class Receiving:
             return False
         own = self._polls_of(source)
         is_waiting = any(poll.grown for poll in own)
-        is_room = source.most() > 0 and room - self._booked >= source.least(True)
+        least = source.least(True) * (1 if source.took >= _QUICK_SECONDS else 2)
+        is_room = source.most() > 0 and room - self._booked >= least
         return 0 < len(own) < MAX_POLLS and not is_waiting and is_room
 
     def _claim(self, source: Source, room: int) -> Poll:
@@ -361,6 +366,7 @@ class Receiving:
         was_failing = bool(source.fault)
         source.failures, source.fault = 0, ""
         source.is_idle, source.last = not messages, len(messages)
+        source.took = clock.now() - poll.sent_at
         source.is_busy = len(messages) >= poll.count
         try:
             if messages:

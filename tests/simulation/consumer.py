@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.receiving.receiver import least_beside
+from celery_sqs_heartbeat.leases.calls import least_beside
 from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.polls import WAIT_SECONDS, Deliver, LostPoll

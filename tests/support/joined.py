@@ -51,18 +51,21 @@ class PollClients(ClientPool):
         return super().__call__(queue_url)
 
 
-class _CountingInlet(Inlet):
-    """Counts the rooms that it has sent."""
+class _NotingInlet(Inlet):
+    """Notes the rooms that it has sent."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self.said = 0
+        #: By channel: the last that was said.
+        self.said: dict[int, tuple[int, int]] = {}
 
     def allow(self, keeper: int, channel: int, limit: int, prefetch_count: int) -> bool:
         # First: it may be read at once.
-        self.said += 1
+        before = self.said.get(channel)
+        self.said[channel] = limit, prefetch_count
         is_sent = super().allow(keeper, channel, limit, prefetch_count)
-        self.said -= not is_sent
+        if not is_sent and before is not None:
+            self.said[channel] = before
         return is_sent
 
 
@@ -120,8 +123,9 @@ class Joined:
         sqs = BotoSqs(self.clients, self.clients.address)
         self._table = Table(mmap(-1, Table.size_for(PLACES)))
         ours, theirs = delivery_sockets()
-        self._inlet = _CountingInlet(ours.detach())
-        self._read, self._rooms_read = threading.Condition(), 0
+        self._inlet = _NotingInlet(ours.detach())
+        self._read = threading.Condition()
+        self._rooms_read: dict[int, tuple[int, int]] = {}
         self._is_stepped = dispatcher is not None
         self._outlet = Outlet(theirs.detach(), 1)
         self._said: SimpleQueue[Message | None] = SimpleQueue()
@@ -213,12 +217,12 @@ class Joined:
             pass
         self._outlet._socket.close()
 
-    def _allow(self, *room: int) -> None:
+    def _allow(self, channel: int, limit: int, prefetch_count: int) -> None:
         try:
-            self.reception.allow(*room)
+            self.reception.allow(channel, limit, prefetch_count)
         finally:
             with self._read:
-                self._rooms_read += 1
+                self._rooms_read[channel] = limit, prefetch_count
                 self._read.notify_all()
 
     def _hear_all(self) -> None:

@@ -119,6 +119,12 @@ class Polls:
         assert self.receiving.join(PATIENCE)
 
 
+@pytest.fixture(autouse=True)
+def no_answer_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every answer count as slow, however fast this machine is."""
+    monkeypatch.setattr(module, "_QUICK_SECONDS", 0.0)
+
+
 @pytest.fixture
 def polls(request: pytest.FixtureRequest) -> Iterator[Polls]:
     names, room = request.param
@@ -186,6 +192,21 @@ def test_another_poll_begins_once_there_is_room_enough_for_it(polls: Polls) -> N
     assert polls.counts() == [10]
     polls.grow(1)
     polls.wait_for(a=[5, 10])
+
+
+@of("a", room=24)
+def test_beside_quick_answers_a_poll_needs_twice_the_room(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_QUICK_SECONDS", FOREVER)
+    polls.least = 2
+    polls.wait_for(a=[10])
+    polls.answer("a", some(10))
+    polls.wait_for(a=[4, 10])
+    polls.grow(3)
+    assert polls.counts() == [4, 10]
+    polls.grow(1)
+    polls.wait_for(a=[4, 4, 10])
 
 
 @of("a", room=10)

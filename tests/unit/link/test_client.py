@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome, least_beside
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link import messages
@@ -247,21 +247,26 @@ def test_room_is_said_at_once_while_little_is_left(worker: Worker) -> None:
     assert channel.room == 1
 
 
-def test_room_is_said_together_while_much_is_left(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_room_is_said_once_it_is_worth_another_poll(worker: Worker, keeper: LinkedKeeper) -> None:
     channel = Channel(worker, 10)
     assert channel.room == 10
     channel.give(4)
     keeper.pull()
-    channel.end(3)
-    # More than half is left: it waits for the next thing that is said.
+    channel.end(2)
+    # It waits for the next thing that is said.
     assert channel.room == 6
     keeper.say("tick")
-    assert channel.room == 9
-    channel.give(5)
-    keeper.pull()
+    assert channel.room == 8
     channel.end()
-    # Less than half is left.
-    assert channel.room == 10 - 5
+    assert channel.room == 8
+    channel.end()
+    # The worker has nothing to do.
+    assert channel.room == 10
+    channel.give(10)
+    keeper.pull()
+    channel.end(4)
+    # The first at once, because there was none, then as many as a poll beside another asks for.
+    assert channel.room == 1 + least_beside(10)
 
 
 def test_room_waits_no_longer_than_for_a_push(worker: Worker, keeper: LinkedKeeper) -> None:
