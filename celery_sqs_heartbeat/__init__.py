@@ -17,12 +17,13 @@ if TYPE_CHECKING:
         NoLease,
         SqsHeartbeatError,
     )
-    from celery_sqs_heartbeat.settings.release_policies import QueueInfo
+    from celery_sqs_heartbeat.settings.release_delay import ExponentialDelay, QueueInfo
     from celery_sqs_heartbeat.worker.step import install
 
 __all__ = [
     "AlreadyHeld",
     "ConfigurationError",
+    "ExponentialDelay",
     "LeaseKeeper",
     "LeaseLost",
     "Message",
@@ -40,11 +41,12 @@ __version__ = "0.1.0"
 _HOME = {
     "AlreadyHeld": "errors",
     "ConfigurationError": "errors",
+    "ExponentialDelay": "settings.release_delay",
     "LeaseKeeper": "consumer.lease_keeper",
     "LeaseLost": "errors",
     "Message": "consumer.received",
     "NoLease": "errors",
-    "QueueInfo": "settings.release_policies",
+    "QueueInfo": "settings.release_delay",
     "ReleaseMessage": "current.current_message",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.current_lease",

@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
-from celery_sqs_heartbeat.settings.rules import Rules, Settings
+from celery_sqs_heartbeat.settings import Rules, Settings
 
 _URL = "https://sqs/1/q"
 

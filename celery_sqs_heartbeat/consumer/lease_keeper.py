@@ -28,7 +28,7 @@ from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.settings.release_policies import BACKOFF
+from celery_sqs_heartbeat.settings.release_delay import backoff
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import short_config
 from celery_sqs_heartbeat.sqs.long_polls import (
@@ -90,7 +90,7 @@ class LeaseKeeper:
         threshold: float | None = None,
         max_messages: int = 10,
         wait_time: int = 10,
-        release_delay: float | Callable[[int], float] = BACKOFF,
+        release_delay: float | Callable[[int], float] = backoff,
         session: boto3.Session | None = None,
         observer: Callable[[Event], None] = log_event,
         signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT),

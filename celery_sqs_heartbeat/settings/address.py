@@ -1,27 +1,30 @@
-"""Reads and checks the addresses that users write: of a server, and of a journal."""
+"""Reads and checks what users write of places: of a server, its token, and of a journal."""
 
 from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _ADDRESS = "must be 'HOST:PORT', as '127.0.0.1:9808' or '[::1]:9808'"
 
 _MAX_PORT = 65_535
+#: The fewest characters of a token: shorter ones can be guessed by trial.
+SHORTEST_TOKEN = 16
 
 #: The prefix of a place on S3, as users write it.
 S3 = "s3://"
 _TARGET = "must be a folder, or s3://BUCKET/PREFIX"
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: Any) -> tuple[str, int]:
     """Return the host and the port of "HOST:PORT"; an IPv6 address is in brackets.
 
     Raises:
         ValueError: It is not an address; the message says how to write one.
     """
-    host, colon, port = text.rpartition(":")
+    host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -57,6 +60,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def token_fault(value: Any) -> str | None:
+    """Return the fault of a secret text that is sent in a header, or None."""
+    sendable = isinstance(value, str) and all("!" <= character <= "~" for character in value)
+    if not sendable or len(value) < SHORTEST_TOKEN:
+        return f"must be at least {SHORTEST_TOKEN} visible ASCII characters that no one can guess"
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """The S3 place of segments: `PREFIX/dt=.../worker=.../seg-N.jsonl.zst`, always the same."""
@@ -69,14 +80,16 @@ class Destination:
         return "/".join(filter(None, (self.prefix, path.as_posix())))
 
 
-def parse_target(target: str) -> Path | Destination:
+def parse_target(target: Any) -> Path | Destination:
     """Return the folder or the S3 prefix that a setting names.
 
     Raises:
         ValueError: It names neither; the message says how to write one.
     """
+    if not isinstance(target, str) or not target.strip():
+        raise ValueError(_TARGET)
     if not target.startswith(S3):
-        if not target.strip() or "://" in target:
+        if "://" in target:
             raise ValueError(_TARGET)
         return Path(target).expanduser()
     bucket, _, prefix = target.removeprefix(S3).rstrip("/").partition("/")

@@ -1,156 +1,213 @@
-"""Checks the setting `release_delay` in all its forms, and chooses the delay after a failure."""
+"""The setting `release_delay`: its forms, and the delay that it gives after a failure."""
 
 from __future__ import annotations
 
-import enum
-import functools
 import inspect
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from celery_sqs_heartbeat.common.values import NotImportable, import_named, is_number, is_path
-from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.common.values import closest, import_named, is_number, is_path
+from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
-from celery_sqs_heartbeat.settings.release_policies import (
-    BACKOFF,
-    EXAMPLES,
-    BadPolicy,
-    Failure,
-    number_fault,
-    parse_policy,
-)
 
-#: The keyword arguments of a function that receives the whole failure.
-ARGUMENTS = ("exception", "receive_count", "message_age", "queue")
-#: How to write that function.
-WRITTEN_AS = f"def backoff(*, {', '.join(ARGUMENTS)})"
-#: Kinds of functions whose call does not return seconds.
-_NOT_PLAIN = (
-    inspect.iscoroutinefunction,
-    inspect.isgeneratorfunction,
-    inspect.isasyncgenfunction,
-)
-
-#: Seconds; a list with one delay for each receive (the last repeats); or a function, see
-#: `delay_functions`. A policy is a function of the receive count.
+#: Doublings after which any delay is longer than SQS allows.
+_MOST_DOUBLINGS = 64
+#: Seconds; a list with one delay for each receive (the last repeats); or a function that returns
+#: seconds, or None to keep the message hidden. It is called with facts of a `Failure` by keyword.
 ReleaseDelay = float | Sequence[float] | Callable[..., float | None]
-_WAY_OUT = (
-    "must be seconds, a list of seconds by receive count, a function, its 'module:function', or "
-    f"one of {', '.join(map(repr, EXAMPLES))}"
-)
-
-
-class Form(enum.Enum):
-    """The arguments that a function is called with."""
-
-    COUNT = "the receive count alone"
-    FAILURE = "keyword arguments"
-
-
-class BadFunction(ValueError):
-    """A function can be called in neither form; the message says how to write one."""
-
-
-def form_of(function: Callable[..., Any]) -> Form:
-    """Return the form in which a function must be called.
-
-    Raises:
-        BadFunction: It can be called in neither form, is not plain, or is a class.
-    """
-    if inspect.isclass(_unwrapped(function)):
-        raise BadFunction("is a class: name a function that returns seconds")
-    if any(is_of_kind(function) or is_of_kind(_called(function)) for is_of_kind in _NOT_PLAIN):
-        raise BadFunction(
-            "must be a plain function that returns seconds, neither a coroutine nor a generator"
-        )
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        raise BadFunction(_way_out(error)) from None
-    by_count = _misfit(signature, 1)
-    by_keywords = _misfit(signature, **dict.fromkeys(ARGUMENTS))
-    # A function with `**kwargs` can be called in both forms. Its named parameters decide.
-    if by_keywords is None and (by_count is not None or signature.parameters.keys() & ARGUMENTS):
-        return Form.FAILURE
-    if by_count is None:
-        return Form.COUNT
-    names_ours = len(signature.parameters.keys() & ARGUMENTS) > 1
-    raise BadFunction(_way_out((by_keywords if names_ours else by_count) or by_count))
-
-
-def name_of(function: Any) -> str:
-    """Return the name of a function for the log: its module and its name in it."""
-    plain = _unwrapped(function)
-    named = plain if hasattr(plain, "__qualname__") else type(plain)
-    return f"{named.__module__}:{named.__qualname__}"
-
-
-def _misfit(signature: inspect.Signature, *args: Any, **kwargs: Any) -> TypeError | None:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        return error
-    return None
-
-
-def _way_out(error: Exception) -> str:
-    return (
-        f"must be a function of the receive count alone, or of {', '.join(ARGUMENTS)} by keyword "
-        f"({error}): write it as `lambda receive_count: ...` or `{WRITTEN_AS}`, with `**_` for "
-        "the arguments that it does not need"
-    )
-
-
-def _unwrapped(value: Any) -> Any:
-    while isinstance(value, functools.partial):
-        value = value.func
-    return value
-
-
-def _called(value: Callable[..., Any]) -> Any:
-    """Return what runs when an object is called: the object itself if it is a function."""
-    value = _unwrapped(value)
-    return value if inspect.isroutine(value) else getattr(value, "__call__", None)  # noqa: B004
+#: The keyword arguments of such a function.
+ARGUMENTS = ("exception", "receive_count", "message_age", "queue")
+#: Kinds of objects whose call does not return seconds.
+_NOT_PLAIN = (inspect.isclass, inspect.iscoroutinefunction, inspect.isgeneratorfunction)
 
 
 class UnusableDelay(SqsHeartbeatError, ValueError):
     """The function set as `release_delay` returned neither seconds nor None."""
 
 
-def release_delay_fault(value: Any) -> str | None:
-    """Return the fault of the setting, or None. A function that it names is imported."""
-    try:
-        read_release_delay(value)
-    except (BadPolicy, BadFunction, NotImportable) as error:
-        return str(error)
-    if is_number(value):
-        return number_fault(value)
-    if isinstance(value, str) or callable(value):
-        return None
-    if not isinstance(value, Sequence) or isinstance(value, bytes):
-        return _WAY_OUT
-    if not value:
-        return "must have at least one delay, for the first receive"
-    return next((fault for item in value if (fault := number_fault(item))), None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """The known attributes of the queue that a message came from.
+
+    Attributes:
+        name: The name that Celery uses.
+        visibility_timeout: The one of the message's lease, in seconds.
+        max_receive_count: From its redrive policy; None without one, or if it is not known.
+        is_known: Whether the queue's attributes are known. If not, `max_receive_count` is None.
+    """
+
+    name: str
+    url: str
+    visibility_timeout: int
+    max_receive_count: int | None = None
+    is_known: bool = True
 
 
-def read_release_delay(value: Any) -> Any:
-    """Return the policy or the function that a text names. Other values are returned unchanged.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failed task whose message stays in the queue.
+
+    Attributes:
+        receive_count: How often SQS had delivered the message, at least 1.
+        exception: The type that the task raised; None if it is not known.
+        message_age: Seconds since the message was sent; None if SQS did not return it.
+    """
+
+    queue: QueueInfo
+    receive_count: int
+    exception: type[BaseException] | None = None
+    message_age: float | None = None
+
+    @property
+    def is_last_receive(self) -> bool:
+        """Whether SQS moves the message to the dead-letter queue instead of delivering it again."""
+        most = self.queue.max_receive_count
+        return most is not None and self.receive_count >= most
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialDelay:
+    """A release delay that doubles with each receive. Times in seconds.
+
+    An object and no inner function, so that an app with this setting can be pickled.
+
+    Attributes:
+        first: The delay after the first receive.
+        longest: The delay stops growing here.
+        jitter: Whether to draw a random delay from the upper half of that. Messages that failed
+            together then do not return together.
 
     Raises:
-        BadPolicy: The text names no policy.
-        NotImportable: It names a function that does not exist.
-        BadFunction: The function, named or given, can't be called.
+        ConfigurationError: A number is not possible.
+    """
+
+    first: float = 2
+    longest: float = 900
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        # A first delay of 0 would never grow.
+        numbers = is_number(self.first) and is_number(self.longest)
+        if not (numbers and 0 < self.first <= self.longest <= MAX_VISIBILITY_SECONDS):
+            raise ConfigurationError(
+                [
+                    f"{self}: first must be above 0, and longest from first to "
+                    f"{MAX_VISIBILITY_SECONDS} seconds"
+                ]
+            )
+
+    def __call__(self, receive_count: int, **_: Any) -> float:
+        """Return a release delay, as a user's function does."""
+        doublings = min(max(receive_count, 1) - 1, _MOST_DOUBLINGS)
+        delay = min(self.first * 2.0**doublings, self.longest)
+        return delay * random.uniform(0.5, 1) if self.jitter else delay
+
+
+_GROWING = ExponentialDelay(first=2, longest=300)
+
+
+def backoff(receive_count: int, **_: Any) -> float:
+    """Return the default release delay: at once after the first receive, then ever longer.
+
+    One failure may be an accident, and the next try should not wait for it. After more, something
+    is down: a message must not use up its receives in less time than a restart takes.
+    """
+    return _GROWING(receive_count - 1) if receive_count > 1 else 0.0
+
+
+def keep(**_: Any) -> None:
+    """Let the lease expire: the message becomes visible when its visibility timeout ends."""
+
+
+#: The release delays that have a name, for configurations that have no functions.
+NAMED: Mapping[str, ReleaseDelay] = {
+    "backoff": backoff,
+    # At once, even if a message that always fails would then repeat indefinitely.
+    "immediate": 0,
+    "keep": keep,
+}
+_NAMES = ", ".join(map(repr, NAMED))
+
+
+def seconds(value: Any, *, above: float | None = None, low: float = 0) -> float:
+    """Return a number of seconds up to SQS's 12 hours.
+
+    Raises:
+        ValueError: It is none; the message says what it must be.
+    """
+    if not is_number(value):
+        raise ValueError(f"must be a number of seconds, not {type(value).__name__}")
+    if above is not None and not above < value <= MAX_VISIBILITY_SECONDS:
+        raise ValueError(f"must be above {above:g} and at most {MAX_VISIBILITY_SECONDS} seconds")
+    if not low <= value <= MAX_VISIBILITY_SECONDS:
+        raise ValueError(f"must be {low:g} to {MAX_VISIBILITY_SECONDS} seconds")
+    return value
+
+
+def read_release_delay(value: Any) -> ReleaseDelay:
+    """Return the release delay that a value of the setting means. A named function is imported.
+
+    Raises:
+        ValueError: It means none; the message says how to write one.
     """
     if isinstance(value, str):
-        if not is_path(value):
-            return parse_policy(value)
-        value = import_named(value)
-        if not callable(value):
-            raise BadFunction(f"names {value!r}, which is not a function")
+        value = _named(value)
     if callable(value):
-        form_of(value)
-    return value
+        _check_function(value)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        if not value:
+            raise ValueError("must have at least one delay, for the first receive")
+        for each in value:
+            seconds(each)
+    elif is_number(value):
+        seconds(value)
+    else:
+        raise ValueError(
+            f"must be seconds, a list of seconds by receive count, {_NAMES}, a function or its "
+            "'module:function'"
+        )
+    return value  # type: ignore[no-any-return]
+
+
+def _named(text: str) -> Any:
+    if text in NAMED:
+        return NAMED[text]
+    if is_path(text):
+        function = import_named(text)
+        if not callable(function):
+            raise ValueError(f"names {function!r}, which is not a function")
+        return function
+    if close := closest(text, NAMED):
+        raise ValueError(f"is not a release delay; did you mean {close!r}?")
+    raise ValueError(
+        f"is text: write seconds or a list of them without quotes, one of {_NAMES}, or a "
+        "function as 'proj.delays:backoff'"
+    )
+
+
+def _check_function(function: Callable[..., Any]) -> None:
+    if any(is_of_kind(function) for is_of_kind in _NOT_PLAIN):
+        raise ValueError(
+            "must be a plain function that returns seconds, no class, coroutine or generator"
+        )
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"must be a function of {', '.join(ARGUMENTS)}, which are given by keyword ({error}): "
+            "write it as `def backoff(*, receive_count, **_)`, with `**_` for those that it does "
+            "not need"
+        ) from None
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function for the log: its module and its name in it."""
+    plain = function.func if isinstance(function, partial) else function
+    named = plain if hasattr(plain, "__qualname__") else type(plain)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def choose_delay(setting: ReleaseDelay | None, failure: Failure) -> float | None:
@@ -163,28 +220,11 @@ def choose_delay(setting: ReleaseDelay | None, failure: Failure) -> float | None
         Exception: Whatever the configured function raised.
     """
     if setting is None:
-        return BACKOFF(failure.receive_count)
-    if callable(setting):
-        takes_failure = form_of(setting) is Form.FAILURE
-        return _usable(
-            _of_failure(setting, failure) if takes_failure else setting(failure.receive_count)
-        )
-    if isinstance(setting, Sequence):
-        return float(setting[min(max(failure.receive_count, 1), len(setting)) - 1])
-    return float(setting)
-
-
-def _of_failure(function: Callable[..., Any], failure: Failure) -> Any:
-    return function(
-        exception=failure.exception,
-        receive_count=failure.receive_count,
-        message_age=failure.message_age,
-        queue=failure.queue,
-    )
-
-
-def _usable(delay: Any) -> float | None:
-    """Return what a function returned, limited to what SQS accepts."""
+        return backoff(failure.receive_count)
+    if not callable(setting):
+        delays = setting if isinstance(setting, Sequence) else (setting,)
+        return float(delays[min(max(failure.receive_count, 1), len(delays)) - 1])
+    delay = setting(**{name: getattr(failure, name) for name in ARGUMENTS})
     if delay is None:
         return None
     # NaN is not equal to itself.

@@ -1,34 +1,78 @@
-"""The values for a queue or a task: a task's setting overrides its queue's."""
+"""The settings for a queue or a task, and what they must fulfil together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+from celery_sqs_heartbeat.common.values import is_whole
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.leases.lease import (
     DEFAULT_MAX_LEASE_SECONDS,
     DEFAULT_THRESHOLD_PART,
     LeaseTerms,
 )
-from celery_sqs_heartbeat.leases.message import is_fifo
-from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.settings.checks import load_faults, order_faults
-from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, choose_delay
-from celery_sqs_heartbeat.settings.release_policies import Failure
+from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
+from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, read_release_delay, seconds
 
-#: The prefix of every setting's name.
-PREFIX = "sqs_heartbeat_"
 #: The longest sleep of the keeper by default, in seconds.
 DEFAULT_INTERVAL = 1.0
-#: How long a worker continues without a keeper, in seconds: several tries, after growing pauses.
-DEFAULT_KEEPER_TIMEOUT = 60.0
 #: How many messages one receive of a FIFO queue requests. With more than one, the messages that
 #: wait are released whenever one ahead of them fails, and each receive counts toward
 #: `maxReceiveCount`.
 DEFAULT_FIFO_BATCH = 1
-#: How many messages may wait behind others of their groups: for ten groups, the nine messages that
-#: one receive brings besides the first.
-DEFAULT_FIFO_WAITING = 90
+#: Batches a second that a worker can send to extend the leases of one queue: four calls in
+#: flight of 0.1 s each. Within a region SQS answers several times faster.
+CALLS_PER_SECOND = 40.0
+
+#: Returns the value to use for one that a user has set, or raises a ValueError with its fault.
+Reader = Callable[[Any], Any]
+
+
+def setting(read: Reader, default: Any = None, *, shown: bool = True) -> Any:
+    """Declare a setting, by how its value is read and its default.
+
+    Args:
+        shown: Whether logs and errors may show its value.
+    """
+    return field(default=default, repr=shown, metadata={"read": read})
+
+
+def readers_of(declaring: type) -> dict[str, Reader]:
+    """Return how to read each setting that a class declares."""
+    return {f.name: f.metadata["read"] for f in fields(declaring) if f.metadata}
+
+
+def obeying(is_right: Callable[[Any], bool], rule: str) -> Reader:
+    """Return a reader of values for which a predicate is true. The rule says so in words."""
+
+    def read(value: Any) -> Any:
+        if not is_right(value):
+            raise ValueError(f"must be {rule}")
+        return value
+
+    return read
+
+
+def one_of(*names: str) -> Reader:
+    """Return a reader of these names."""
+    return obeying(names.__contains__, f"one of {', '.join(map(repr, names))}")
+
+
+def positive(value: Any) -> float:
+    """Return a number of seconds above 0, up to SQS's 12 hours."""
+    return seconds(value, above=0)
+
+
+def _whole(value: Any) -> float:
+    if not is_whole(value):
+        raise ValueError(f"must be a whole number of seconds, not {type(value).__name__}")
+    return seconds(value, low=1)
+
+
+def _is_batch(value: Any) -> bool:
+    return is_whole(value) and 1 <= value <= MAX_BATCH_ENTRIES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +82,17 @@ class Rules:
     None means "not set here".
     """
 
-    visibility_timeout: int | None = None
-    threshold: float | None = None
-    max_lease: float | None = None
-    hold_eta: float | None = None
-    release_delay: ReleaseDelay | None = None
-    on_lost: str | None = None
-    fifo: str | None = None
-    fifo_batch: int | None = None
-    fifo_retry: str | None = None
+    visibility_timeout: int | None = setting(_whole)
+    threshold: float | None = setting(positive)
+    max_lease: float | None = setting(positive)
+    hold_eta: float | None = setting(seconds)
+    release_delay: ReleaseDelay | None = setting(read_release_delay)  # noqa: RUF009 - a field
+    on_lost: str | None = setting(one_of("warn", "revoke", "terminate"))
+    fifo: str | None = setting(one_of("strict", "parallel"))
+    fifo_batch: int | None = setting(
+        obeying(_is_batch, f"a whole number of messages, 1 to {MAX_BATCH_ENTRIES}")
+    )
+    fifo_retry: str | None = setting(one_of("release", "send"))
     extend: bool | None = None
 
     def under(self, special: Rules | None) -> Rules:
@@ -84,112 +130,74 @@ class Rules:
             leases: The most messages that the worker holds at once; 0 for no limit.
         """
         terms = self.terms(own_timeout)
-        if any(load_faults("", terms, leases)):
+        if any(load_faults(terms, leases)):
             terms = replace(terms, threshold=terms.visibility_timeout * DEFAULT_THRESHOLD_PART)
         terms = terms.with_room()
         return replace(terms, max_lease=max(terms.max_lease, terms.visibility_timeout))
 
-    def delay_after(self, failure: Failure) -> float | None:
-        """Return the release delay after a failure, in seconds; None to keep the message hidden.
+    def faults(self, interval: float | None, leases: int) -> Iterator[str]:
+        """Yield what is wrong whatever a queue's own timeout is; see `order_faults`."""
+        if self.visibility_timeout is not None:
+            terms = self.terms(self.visibility_timeout)
+            yield from order_faults(terms, interval)
+            yield from load_faults(terms, leases)
+        elif self.threshold is not None:
+            yield from _interval_faults(self.threshold, interval)
 
-        Raises:
-            UnusableDelay: The configured function returned no seconds.
-            Exception: Any error that the configured function raised.
-        """
-        return choose_delay(self.release_delay, failure)
+
+#: How each setting for one queue is read.
+QUEUE_READERS = readers_of(Rules)
+#: How each setting for one task is read.
+TASK_READERS = {k: v for k, v in QUEUE_READERS.items() if k not in ("fifo", "fifo_batch")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """All settings of one worker, checked as far as possible without its queues.
+def order_faults(terms: LeaseTerms, interval: float | None) -> Iterator[str]:
+    """Check 0 < interval < threshold < visibility timeout <= max_lease."""
+    timeout, threshold = terms.visibility_timeout, terms.threshold
+    if timeout < 1:
+        yield (
+            f"visibility_timeout={timeout} must be at least 1: received messages are visible "
+            "again at once; set sqs_heartbeat_visibility_timeout, or the queue's own"
+        )
+        return
+    if threshold >= timeout:
+        yield (
+            f"threshold={threshold:g} must be below visibility_timeout={timeout}: an extension is "
+            "due when less than the threshold is left; lower the threshold, or raise the "
+            "visibility timeout"
+        )
+    yield from _interval_faults(threshold, interval)
+    if terms.max_lease < timeout:
+        yield (
+            f"max_lease={terms.max_lease:g} must be at least visibility_timeout={timeout}: the "
+            "first receive alone lasts that long; raise max_lease, or lower the visibility timeout"
+        )
 
-    Attributes:
-        fifo_waiting: How many messages may wait behind others of their groups.
-        flush_timeout: How long a worker waits at its exit for the last confirmations, in seconds.
-        journal: A folder, or an `s3://` prefix.
-        keeper_timeout: How long a worker continues without a keeper that is ready, in seconds.
-        session: A function that returns a boto3 session, as "module:function".
-        status: The address of the status page, "HOST:PORT".
+
+def _interval_faults(threshold: float, interval: float | None) -> Iterator[str]:
+    if interval is not None and interval >= threshold:
+        yield (
+            f"interval={interval:g} must be below threshold={threshold:g}: the keeper would sleep "
+            "through the time it has for an extension; lower sqs_heartbeat_interval, or raise the "
+            "threshold or the visibility timeout"
+        )
+
+
+def load_faults(terms: LeaseTerms, leases: int) -> Iterator[str]:
+    """Check that the keeper can make the calls that the settings imply.
+
+    Args:
+        leases: The most messages that the worker holds at once; 0 for no limit.
     """
-
-    enabled: bool = False
-    fifo_waiting: int = DEFAULT_FIFO_WAITING
-    flush_timeout: float = FLUSH_SECONDS
-    interval: float | None = None
-    journal: str | None = None
-    keeper_timeout: float = DEFAULT_KEEPER_TIMEOUT
-    otel: bool = False
-    session: str | None = None
-    status: str | None = None
-    status_token: str | None = field(default=None, repr=False)
-    rules: Rules = Rules()
-    queues: Mapping[str, Rules] = field(default_factory=dict)
-    tasks: Mapping[str, Rules] = field(default_factory=dict)
-
-    def for_queue(self, queue: str) -> Rules:
-        """Return the rules of a queue, by the name that Celery uses."""
-        return self.rules.under(self.queues.get(queue))
-
-    def for_task(self, queue: str, task: str | None) -> Rules:
-        """Return the rules of a task's messages on a queue."""
-        return self.for_queue(queue).under(self.tasks.get(task or ""))
-
-    def place_of(self, name: str, queue: str, task: str | None) -> str:
-        """Return the place of the setting that applies to a task's messages on a queue."""
-        if _sets(self.tasks.get(task or ""), name):
-            return f"task {task!r}: sqs_heartbeat[{name!r}]"
-        if _sets(self.queues.get(queue), name):
-            return f"{PREFIX}queues[{queue!r}][{name!r}]"
-        return PREFIX + name
-
-    def may_terminate(self) -> bool:
-        """Return whether any setting stops tasks whose lease was lost."""
-        scopes = (self.rules, *self.queues.values(), *self.tasks.values())
-        return any(scope.on_lost == "terminate" for scope in scopes)
-
-    def longest_sleep(self) -> float:
-        """Return the keeper's interval, in seconds: less than 1 if a threshold is small."""
-        if self.interval is not None:
-            return self.interval
-        scopes = (self.rules, *map(self.for_queue, self.queues))
-        return min(DEFAULT_INTERVAL, *(scope.terms(30).threshold / 2 for scope in scopes))
-
-    def keeps_order(self, queue: str) -> bool:
-        """Return whether the messages of each group of a queue run one after the other."""
-        return is_fifo(queue) and self.for_queue(queue).fifo != "parallel"
-
-    def releases_retries(self, queue: str, task: str | None) -> bool:
-        """Return whether a retry of a task from this queue releases its message."""
-        return self.keeps_order(queue) and self.for_task(queue, task).fifo_retry != "send"
-
-    def leases_on(self, queue: str, leases: int) -> int:
-        """Return how many messages of a queue a worker may hold.
-
-        On a FIFO queue, the messages that wait for another of their group are added.
-
-        Args:
-            leases: The most messages that it holds otherwise; 0 for no limit.
-        """
-        return leases + self.fifo_waiting if leases and self.keeps_order(queue) else leases
-
-    def faults_with(self, queue: str, own_timeout: int, leases: int) -> list[str]:
-        """Return the faults of the settings on a queue whose own visibility timeout is known.
-
-        Args:
-            leases: The most messages that the worker holds at once; 0 for no limit.
-        """
-        terms = self.for_queue(queue).terms(own_timeout)
-        scope = f"queue {queue!r}"
-        leases = self.leases_on(queue, leases)
-        faults = [*order_faults(scope, terms, self.interval), *load_faults(scope, terms, leases)]
-        inherited = {fault.removeprefix(scope) for fault in faults}
-        for task in self.tasks:
-            terms = self.for_task(queue, task).terms(own_timeout)
-            of_task = f"task {task!r} on {scope}"
-            found = order_faults(of_task, terms, self.interval)
-            faults += (fault for fault in found if fault.removeprefix(of_task) not in inherited)
-        return faults
-
-
-def _sets(rules: Rules | None, name: str) -> bool:
-    return rules is not None and getattr(rules, name) is not None
+    if not leases or terms.threshold >= terms.visibility_timeout:
+        return
+    calls = implied_calls_per_second(
+        leases, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
+    )
+    if calls > CALLS_PER_SECOND:
+        yield (
+            f"visibility_timeout={terms.visibility_timeout} with threshold={terms.threshold:g} "
+            f"needs {calls:.0f} calls a second to extend {leases} messages, but one worker can "
+            f"make at most {CALLS_PER_SECOND:g}: raise visibility_timeout, or lower "
+            "worker_prefetch_multiplier or the concurrency"
+        )

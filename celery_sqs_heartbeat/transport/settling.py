@@ -15,8 +15,7 @@ from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.leases.events import KEPT, UNDELIVERABLE
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
-from celery_sqs_heartbeat.settings.release_delay import UnusableDelay
-from celery_sqs_heartbeat.settings.release_policies import BACKOFF, Failure, QueueInfo
+from celery_sqs_heartbeat.settings.release_delay import Failure, QueueInfo, UnusableDelay, backoff
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, Once
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
@@ -129,7 +128,7 @@ class Delays:
             raise
         except (Exception, SystemExit) as error:
             self._log_failed(lease, failure, error)
-            return BACKOFF(failure.receive_count)
+            return backoff(failure.receive_count)
 
     def _log_failed(self, lease: Lease, failure: Failure, error: BaseException) -> None:
         is_raised = not isinstance(error, UnusableDelay)

@@ -13,10 +13,8 @@ from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
-from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
-from celery_sqs_heartbeat.settings.release_delay import name_of
-from celery_sqs_heartbeat.settings.release_policies import Failure
-from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
+from celery_sqs_heartbeat.settings.release_delay import Failure, choose_delay, name_of
+from celery_sqs_heartbeat.settings.rules import CALLS_PER_SECOND, DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue, QueueDirectory
@@ -225,7 +223,7 @@ class LeaseRules:
         Raises:
             Exception: The error that a configured function raised.
         """
-        return self._settings.for_task(failure.queue.name, lease.task).delay_after(failure)
+        return choose_delay(self._of_task(lease).release_delay, failure)
 
     def release_delay_origin(self, lease: Lease) -> str:
         """Return which function is the lease's `release_delay`, and where that is set."""

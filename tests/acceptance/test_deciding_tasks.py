@@ -69,7 +69,7 @@ def test_the_delay_that_a_task_has_set_counts_for_its_later_error(
     new_scene: NewScene, pool: str, way: str
 ) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
-    start(scene, pool, sqs_heartbeat_release_delay="fixed(600)")
+    start(scene, pool, sqs_heartbeat_release_delay=600)
     send(scene, "fail_after", "a", 1, way)
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
@@ -85,7 +85,7 @@ def test_the_delay_that_a_task_has_set_counts_if_its_process_is_killed_later(
     new_scene: NewScene, pool: str, way: str
 ) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
-    start(scene, pool, sqs_heartbeat_release_delay="fixed(599)")
+    start(scene, pool, sqs_heartbeat_release_delay=599)
     send(scene, "fail_after", "a", 1, way)
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
@@ -153,7 +153,7 @@ def test_a_task_that_acks_early_and_releases_logs_that_its_message_is_deleted(
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("exponental(2)", "did you mean 'exponential(base=2, max=900, jitter=True)'?"),
+        ("bakoff", "did you mean 'backoff'?"),
         (f"{MODULE}:backof", "has no attribute 'backof'"),
     ],
 )

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings, read_settings
-from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
-from celery_sqs_heartbeat.settings.release_policies import Failure, QueueInfo, ReleasePolicy
+from celery_sqs_heartbeat.settings import NAMES, PREFIX, Rules, Settings, read_settings
+from celery_sqs_heartbeat.settings.release_delay import (
+    ExponentialDelay,
+    Failure,
+    QueueInfo,
+    choose_delay,
+)
 from tests.fuzz.shapes import FUZZ, json_values, optional
 
 numbers = (
@@ -22,12 +26,11 @@ numbers = (
     | st.floats()
 )
 FAILURE = Failure(queue=QueueInfo(name="q", url="q", visibility_timeout=30), receive_count=1)
-texts = st.sampled_from(
-    ("backoff", "keep", "immediate", "fixed(30)", "linear(10, max=600)", "exponential(2, max=900)")
-) | st.from_regex(r"(fixed|linear|exponential|keep|json:dumps|x:y)(\([a-z0-9=., ]*\))?")
+texts = st.sampled_from(("backoff", "keep", "immediate", "json:dumps", "x:y", "5"))
 delays = (
     numbers
     | st.lists(numbers, max_size=3)
+    | st.just(ExponentialDelay())
     | st.just(lambda count: count)
     | st.just(lambda **known: None)
     | texts
@@ -67,7 +70,7 @@ def read(values: dict[str, Any], tasks: dict[str, Any], leases: int) -> Settings
 
 
 def check_faults(error: ConfigurationError) -> None:
-    known = (*GLOBAL_CHECKS, "queues", "sqs_heartbeat")
+    known = (*NAMES, "sqs_heartbeat")
     assert error.faults
     for fault in error.faults:
         assert any(name in fault for name in known), fault
@@ -100,8 +103,8 @@ def test_settings_of_any_value_are_accepted_or_refused(
         assert scope.on_lost in (None, "warn", "revoke", "terminate")
         if scope.visibility_timeout is not None:
             check(scope.terms(scope.visibility_timeout), settings.interval)
-        if isinstance(scope.release_delay, ReleasePolicy) or not callable(scope.release_delay):
-            delay = scope.delay_after(FAILURE)
+        if isinstance(scope.release_delay, ExponentialDelay) or not callable(scope.release_delay):
+            delay = choose_delay(scope.release_delay, FAILURE)
             assert delay is not None
             assert 0 <= delay <= MAX_VISIBILITY_SECONDS
 
@@ -131,7 +134,7 @@ def test_a_queue_either_fits_the_settings_or_is_refused(
 @FUZZ
 @given(names=st.lists(st.text(max_size=10).map(PREFIX.__add__) | st.text(max_size=5)))
 def test_each_unknown_name_is_a_fault(names: list[str]) -> None:
-    known = {PREFIX + name for name in (*GLOBAL_CHECKS, "queues")}
+    known = {PREFIX + name for name in NAMES}
     unknown = {name for name in names if name.lower().startswith(PREFIX)} - known
     if unknown:
         with pytest.raises(ConfigurationError) as caught:

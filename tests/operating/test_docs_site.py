@@ -19,8 +19,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
-from celery_sqs_heartbeat.settings import PREFIX, Settings
-from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
+from celery_sqs_heartbeat.settings import NAMES, PREFIX, Settings
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from tests.support.browser import chromium, complaints, emulate, require_chromium
 from tests.support.markdown import ROOT, blocks, typed, typed_lines
@@ -345,7 +344,7 @@ def test_the_reference_has_every_setting_with_its_default() -> None:
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| `{PREFIX}(\w+)` \| (.*?) \|", text, re.MULTILINE)
     shown = {name: default.strip("`") for name, default in rows}
-    assert sorted(name for name, _ in rows) == sorted((*GLOBAL_CHECKS, "queues"))
+    assert sorted(name for name, _ in rows) == sorted(NAMES)
     settings = Settings()
     for name in ("fifo_waiting", "flush_timeout", "keeper_timeout"):
         assert shown[name] == f"{getattr(settings, name):g}"
@@ -358,7 +357,7 @@ def test_the_reference_has_every_setting_with_its_default() -> None:
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_the_snippets_of_a_page_are_python_and_name_settings_that_exist(page: Path) -> None:
-    known = {f"{PREFIX}{name}" for name in (*GLOBAL_CHECKS, "queues")}
+    known = {f"{PREFIX}{name}" for name in NAMES}
     for snippet in blocks(str(page.relative_to(ROOT)), "python"):
         compile(snippet, str(page), "exec")
         named = set(

@@ -32,7 +32,7 @@ from celery_sqs_heartbeat.pipeline.tuning.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.tuning.measured import Fleet, Measured
 from celery_sqs_heartbeat.pipeline.tuning.reasons import reason_of
 from celery_sqs_heartbeat.pipeline.tuning.replay import Expected, Worth, candidates, replay
-from celery_sqs_heartbeat.settings.checks import order_faults
+from celery_sqs_heartbeat.settings.rules import order_faults
 
 WORTH = Worth()
 
@@ -114,7 +114,7 @@ def test_a_stalled_keeper_is_late_for_what_is_due_early_in_the_stall() -> None:
 
 def test_no_candidate_breaks_a_rule_of_the_settings() -> None:
     for terms in candidates(_measured([1])):
-        assert not [*order_faults("", terms, min(1.0, terms.threshold / 2))]
+        assert not [*order_faults(terms, min(1.0, terms.threshold / 2))]
 
 
 def test_a_setting_with_too_many_calls_for_one_keeper_is_no_candidate() -> None:

@@ -12,7 +12,7 @@ import pytest
 from botocore import xform_name
 
 from celery_sqs_heartbeat.cli.doctor.checks import KINDS
-from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
+from celery_sqs_heartbeat.settings import NAMES
 from tests.support.markdown import ROOT, blocks, typed_lines
 
 FAQ = "docs/faq.md"
@@ -83,4 +83,4 @@ def test_the_findings_and_settings_that_it_names_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert {*re.findall(r"SQSHB-\w+", text)} <= {kind.id for kind in KINDS}
     settings = {*re.findall(r"\bsqs_heartbeat_(?!$)\w+", text)}
-    assert settings <= {f"sqs_heartbeat_{name}" for name in (*GLOBAL_CHECKS, "queues")}
+    assert settings <= {f"sqs_heartbeat_{name}" for name in NAMES}

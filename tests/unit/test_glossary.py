@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.pipeline.schema import TABLES
-from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
+from celery_sqs_heartbeat.settings import NAMES
 from tests.support.markdown import ROOT
 
 PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
@@ -68,7 +68,7 @@ def is_known(word: str) -> bool:
 
 
 def public_names() -> Iterator[tuple[str, str]]:
-    for name in (*GLOBAL_CHECKS, "queues"):
+    for name in NAMES:
         yield "setting", name
     for kind in EventKind:
         yield "log event", kind.value

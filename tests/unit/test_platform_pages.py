@@ -21,7 +21,7 @@ from kombu.transport import SQS
 from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.settings.conf_reading import read_settings
+from celery_sqs_heartbeat.settings import read_settings
 from tests.support.environment import SAFE_ENV
 from tests.support.insides import hide_shared_tasks
 from tests.support.markdown import ROOT, blocks, commands, languages, typed_lines

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import pickle
+import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,14 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings import Settings, read_settings
-from celery_sqs_heartbeat.settings.release_delay import UnusableDelay, choose_delay
-from celery_sqs_heartbeat.settings.release_policies import Failure, QueueInfo
+from celery_sqs_heartbeat.settings.release_delay import (
+    ExponentialDelay,
+    Failure,
+    QueueInfo,
+    UnusableDelay,
+    backoff,
+    choose_delay,
+)
 from tests.support.leases import lease_of
 
 QUEUE = QueueInfo(name="q", url="https://q", visibility_timeout=30, max_receive_count=5)
@@ -32,7 +40,7 @@ def read(setting: Any) -> Settings:
 
 
 def chosen(setting: Any, failure: Failure) -> Any:
-    return read(setting).for_queue("q").delay_after(failure)
+    return choose_delay(read(setting).for_queue("q").release_delay, failure)
 
 
 def faults(setting: Any) -> list[str]:
@@ -64,20 +72,23 @@ def _seconds_or_none(*, exception: Any, receive_count: int, **_: Any) -> float |
         ([0, 10, 60], after(1), 0),
         ([0, 10, 60], after(3), 60),
         ([0, 10, 60], after(9), 60),
-        (lambda count: count * 5, after(3), 15),
-        (lambda count: 0, after(3), 0),
+        ((0, 10), after(10**400), 10),
+        (lambda receive_count, **_: receive_count * 5, after(3), 15),
+        (lambda **_: 0, after(3), 0),
         ("immediate", after(3), 0),
         ("backoff", after(1), 0),
         ("keep", after(3), None),
-        ("fixed(30)", after(3), 30),
-        ("linear(10, max=600)", after(3), 30),
-        ("exponential(jitter=False)", after(3), 8),
+        (ExponentialDelay(jitter=False), after(1), 2),
+        (ExponentialDelay(jitter=False), after(3), 8),
+        (ExponentialDelay(jitter=False), after(10**400), 900),
+        (ExponentialDelay(5, 15, jitter=False), after(2), 10),
+        (ExponentialDelay(5, 15, jitter=False), after(3), 15),
+        (ExponentialDelay(43_200, 43_200, jitter=False), after(10**6), 43_200),
         (_seconds_or_none, after(3), 30),
         (_seconds_or_none, after(3, exception=KeyError), None),
         (lambda **known: known["message_age"], after(message_age=2.5), 2.5),
         (lambda **known: known["message_age"], after(), None),
         (lambda **known: known["queue"].max_receive_count, after(), 5),
-        (lambda **known: 0, after(), 0),
     ],
 )
 def test_release_delay(setting: Any, failure: Failure, expected: Any) -> None:
@@ -87,30 +98,55 @@ def test_release_delay(setting: Any, failure: Failure, expected: Any) -> None:
 def test_a_tasks_policy_overrides_its_queues_which_overrides_the_general_one() -> None:
     settings = read_settings(
         {
-            "sqs_heartbeat_release_delay": "fixed(1)",
-            "sqs_heartbeat_queues": {"slow": {"release_delay": "fixed(2)"}},
+            "sqs_heartbeat_release_delay": 1,
+            "sqs_heartbeat_queues": {"slow": {"release_delay": 2}},
         }.get,
         tasks={"t": {"release_delay": "keep"}},
     )
-    assert settings.for_task("q", "other").delay_after(after()) == 1
-    assert settings.for_task("slow", "other").delay_after(after()) == 2
-    assert settings.for_task("slow", "t").delay_after(after()) is None
+    assert choose_delay(settings.for_task("q", "other").release_delay, after()) == 1
+    assert choose_delay(settings.for_task("slow", "other").release_delay, after()) == 2
+    assert choose_delay(settings.for_task("slow", "t").release_delay, after()) is None
 
 
-def both_forms(answer: Any) -> tuple[Callable[..., Any], ...]:
-    """Return two functions that return it: one takes the receive count, one the failure."""
-    return (lambda count: answer), (lambda **known: answer)
+@pytest.mark.parametrize("draw", [0.5, 0.75, 1.0])
+def test_jitter_uses_the_upper_half_and_is_on_by_default(
+    monkeypatch: pytest.MonkeyPatch, draw: float
+) -> None:
+    monkeypatch.setattr(random, "uniform", lambda low, high: draw)
+    assert [ExponentialDelay(8)(count) for count in (1, 2)] == [8 * draw, 16 * draw]
+    assert ExponentialDelay(8, jitter=False)(2) == 16
+    assert [backoff(count) for count in (-5, 0, 1, 2, 4, 5, 10**400)] == [
+        *(0, 0, 0, 2 * draw, 8 * draw, 16 * draw, 300 * draw)
+    ]
+
+
+def test_jitter_draws_from_the_upper_half() -> None:
+    drawn = [ExponentialDelay(8)(1) for _ in range(99)]
+    assert all(4 <= each <= 8 for each in drawn)
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize(
+    ("first", "longest"),
+    [(0, 900), (-1, 900), (1000, 900), (2, 43_201), (float("nan"), 900), ("2", 900), (True, 900)],
+)
+def test_an_exponential_delay_of_other_numbers_is_refused_by_name(first: Any, longest: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ExponentialDelay(first, longest)
+    (fault,) = caught.value.faults
+    assert f"first={first!r}, longest={longest!r}" in fault
+    assert "first must be above 0, and longest from first to 43200 seconds" in fault
+
+
+def test_an_exponential_delay_can_be_given_to_a_spawned_process() -> None:
+    delay = ExponentialDelay(first=3)
+    assert pickle.loads(pickle.dumps(delay)) == delay
 
 
 @pytest.mark.parametrize("answer", ["soon", True, float("nan")])
 def test_a_function_must_return_a_number_or_none(answer: Any) -> None:
-    for function in both_forms(answer):
-        with pytest.raises(UnusableDelay, match="must be a number of seconds, or None"):
-            chosen(function, after())
-
-
-def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None:
-    assert [chosen(function, after()) for function in both_forms(None)] == [None, None]
+    with pytest.raises(UnusableDelay, match="must be a number of seconds, or None"):
+        chosen(lambda **_: answer, after())
 
 
 @pytest.mark.parametrize(
@@ -120,18 +156,16 @@ def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None
 def test_the_result_of_a_function_is_limited_to_what_sqs_accepts(
     answer: float, expected: float
 ) -> None:
-    assert [chosen(each, after()) for each in both_forms(answer)] == [expected, expected]
+    assert chosen(lambda **_: answer, after()) == expected
 
 
 numbers = st.integers() | st.floats(allow_nan=False) | st.sampled_from((0, 43_200, 10**400))
 counts = st.integers(-1, 2**70)
 small = st.floats(0.01, 43_200)
 policies = (
-    st.sampled_from(("backoff", "immediate", "keep", "fixed(30)", "exponential(2, max=900)"))
-    | st.builds(lambda step: f"linear({step!r})", small)
-    | st.builds(lambda base: f"exponential({base!r}, 43200)", small)
+    st.sampled_from(("backoff", "immediate", "keep"))
+    | st.builds(lambda first: ExponentialDelay(first, 43_200), small)
     | st.builds(lambda answer: lambda **known: answer, numbers)
-    | st.builds(lambda answer: lambda count: answer, numbers)
     | st.lists(st.floats(0, 43_200), min_size=1, max_size=3)
     | st.floats(0, 43_200)
 )
@@ -152,32 +186,17 @@ def test_any_policy_returns_seconds_that_sqs_accepts_at_that_moment(
     assert 0 <= sent <= max(0, MAX_VISIBILITY_SECONDS - held_for)
 
 
-async def _later(receive_count: int) -> int:
-    return receive_count
+async def _later(**_: Any) -> int:
+    return 1
 
 
-def _yielding(receive_count: int) -> Iterator[int]:
-    yield receive_count
-
-
-class _Later:
-    async def __call__(self, receive_count: int) -> int:
-        return receive_count
+def _yielding(**_: Any) -> Iterator[int]:
+    yield 1
 
 
 class _Doubled:
-    def __call__(self, receive_count: int) -> int:
+    def __call__(self, receive_count: int, **_: Any) -> int:
         return 2 * receive_count
-
-
-class _ByName:
-    def __init__(self, receive_count: int) -> None:
-        pass
-
-
-class _Tripled:
-    def __init__(self, factor: int, receive_count: int) -> None:
-        pass
 
 
 _PLAIN = "must be a plain function that returns seconds"
@@ -186,26 +205,21 @@ _PLAIN = "must be a plain function that returns seconds"
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda: 3, "too many positional arguments"),
-        (lambda receive_count, task: 3, "missing a required argument: 'task'"),
-        (lambda *, receive_count: 3, "too many positional arguments"),
+        (lambda: 3, "got an unexpected keyword argument 'exception'"),
+        (lambda receive_count: 3, "got an unexpected keyword argument 'exception'"),
+        (lambda count, **_: 3, "missing a required argument: 'count'"),
         (lambda *, exception, receive_count: 3, "got an unexpected keyword argument 'message_age'"),
         (lambda *, queue, message_age, task, **_: 3, "missing a required argument: 'task'"),
-        (lambda: 3, "`def backoff(*, exception, receive_count, message_age, queue)`"),
+        (lambda: 3, "`def backoff(*, receive_count, **_)`"),
         (_later, _PLAIN),
         (functools.partial(_later), _PLAIN),
-        (_Later(), _PLAIN),
         (_yielding, _PLAIN),
-        (_Doubled, "is a class: name a function that returns seconds"),
-        (_ByName, "is a class: name a function that returns seconds"),
-        (functools.partial(_Tripled, 3), "is a class: name a function that returns seconds"),
-        (time.time, "must be a function of the receive count alone"),
-        (max, "must be a function of the receive count alone"),
+        (_Doubled, _PLAIN),
+        (time.time, "must be a function of exception, receive_count, message_age, queue"),
+        (max, "must be a function of exception, receive_count, message_age, queue"),
     ],
 )
-def test_a_function_that_can_be_called_in_neither_form_is_one_fault(
-    function: Any, said: str
-) -> None:
+def test_a_function_that_can_not_be_called_is_one_fault(function: Any, said: str) -> None:
     for fault in faults(function):
         assert f"{function!r}: " in fault
         assert said in fault
@@ -214,16 +228,16 @@ def test_a_function_that_can_be_called_in_neither_form_is_one_fault(
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (lambda count, extra=1: count + extra, 3),
-        (lambda *counts: counts[0], 2),
-        (functools.partial(lambda base, count: base * count, 2), 4),
+        (functools.partial(lambda base, receive_count, **_: base * receive_count, 2), 4),
         (_Doubled(), 4),
-        (lambda count=7, **_: count, 2),
+        (lambda receive_count=7, **_: receive_count, 2),
         (lambda receive_count, **known: len(known), 3),
         (lambda receive_count, exception=None, **_: 1 if exception is KeyError else 0, 1),
     ],
 )
-def test_a_functions_signature_decides_its_form(function: Any, expected: float) -> None:
+def test_anything_that_can_be_called_with_the_facts_is_a_function(
+    function: Any, expected: float
+) -> None:
     assert read(function).rules.release_delay is function
     assert chosen(function, after(2, exception=KeyError)) == expected
 
@@ -233,18 +247,16 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A user's module with functions for the setting."""
     (tmp_path / "user_delays.py").write_text(
         "def backoff(*, receive_count, **_):\n    return receive_count * 3\n"
-        "def by_count(count):\n    return count\n"
         "def wrong(one, two):\n    return 1\n"
-        "class Backoff:\n    def __init__(self, receive_count): pass\n"
+        "class Backoff:\n    def __init__(self, **known): pass\n"
         "seconds = 30\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     return "user_delays"
 
 
-@pytest.mark.parametrize(("name", "expected"), [("backoff", 12), ("by_count", 4)])
-def test_a_function_can_be_named_by_its_path(module: str, name: str, expected: float) -> None:
-    assert chosen(f"{module}:{name}", after(4)) == expected
+def test_a_function_can_be_named_by_its_path(module: str) -> None:
+    assert chosen(f"{module}:backoff", after(4)) == 12
 
 
 @pytest.mark.parametrize(
@@ -254,14 +266,35 @@ def test_a_function_can_be_named_by_its_path(module: str, name: str, expected: f
         ("no_such_module:backoff", "can't be imported (No module named 'no_such_module')"),
         ("no_such_module:backoff", "name a function in a module that the worker can import"),
         ("user_delays:seconds", "names 30, which is not a function"),
-        ("user_delays:Backoff", "is a class: name a function that returns seconds"),
-        ("user_delays:wrong", "missing a required argument: 'two'"),
-        ("user_delays:", "is not a release policy"),
+        ("user_delays:Backoff", _PLAIN),
+        ("user_delays:wrong", "missing a required argument: 'one'"),
+        ("user_delays:", "is text: write seconds"),
     ],
 )
 def test_a_path_that_names_no_such_function_is_one_fault(module: str, path: str, said: str) -> None:
     for fault in faults(path):
         assert f"={path!r}: " in fault
+        assert said in fault
+
+
+_TEXT = "is text: write seconds or a list of them without quotes, one of 'backoff', 'immediate', "
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", _TEXT),
+        ("5", _TEXT),
+        ("[1, 10]", _TEXT),
+        ("exponential(base=2)", _TEXT),
+        ("proj.delays.backoff", "or a function as 'proj.delays:backoff'"),
+        ("Keep", "did you mean 'keep'?"),
+        ("imediate", "did you mean 'immediate'?"),
+    ],
+)
+def test_a_text_that_is_no_name_is_one_fault_with_the_way_out(text: str, said: str) -> None:
+    for fault in faults(text):
+        assert f"={text!r}: " in fault
         assert said in fault
 
 

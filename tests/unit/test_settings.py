@@ -79,6 +79,10 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
             "sqs_heartbeat_interval=10 must be below sqs_heartbeat_threshold=10",
         ),
         ({"interval": 5, "threshold": 5}, "interval=5 must be below"),
+        (
+            {"interval": 5, "queues": {"q": {"threshold": 5}}},
+            "queues['q']: interval=5 must be below threshold=5",
+        ),
         ({"flush_timeout": -1}, "flush_timeout=-1: must be 0 to 43200 seconds"),
         ({"flush_timeout": "9"}, "flush_timeout='9': must be a number of seconds, not str"),
         ({"queues": {"q": {"flush_timeout": 5}}}, "queues['q']['flush_timeout']: can't be set"),
@@ -91,7 +95,10 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
         ({"release_delay": [0, -1]}, "must be 0 to 43200"),
         ({"release_delay": b"5"}, "must be seconds, a list"),
         ({"queues": {5: {"on_lost": "revoke"}}}, "queues[5]: must be the name of a queue, not int"),
-        ({"release_delay": "5"}, "release_delay='5': is text: write the number without quotes"),
+        (
+            {"release_delay": "5"},
+            "release_delay='5': is text: write seconds or a list of them without quotes",
+        ),
         ({"queues": []}, "queues=[]: must be a dict of dicts"),
         ({"queues": {"q": 5}}, "queues['q']=5: must be a dict"),
         ({"queues": {"q": {"interval": 5}}}, "queues['q']['interval']: can't be set here"),
@@ -129,6 +136,11 @@ def test_every_fault_is_listed_in_one_error() -> None:
 
 def test_a_fault_that_a_queue_inherits_is_reported_once() -> None:
     assert len(faults(visibility_timeout=30, threshold=40, queues={"a": {}, "b": {}})) == 1
+
+
+def test_a_fault_that_two_tasks_have_of_their_own_is_reported_for_both() -> None:
+    own = {"visibility_timeout": 5, "threshold": 6}
+    assert len(faults(tasks={"a": own, "b": own})) == 2
 
 
 @pytest.mark.parametrize(

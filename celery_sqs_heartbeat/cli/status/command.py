@@ -46,7 +46,7 @@ def status(
     from celery_sqs_heartbeat.cli.status.page_targets import targets, token_for
     from celery_sqs_heartbeat.cli.terminal.output import show
     from celery_sqs_heartbeat.cli.terminal.watching import watch as keep_drawing
-    from celery_sqs_heartbeat.settings.checks import token_fault
+    from celery_sqs_heartbeat.settings.address import token_fault
 
     for url in urls:
         if fault := check_url(url):

@@ -8,8 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import Refusal
-from celery_sqs_heartbeat.settings import checks
-from celery_sqs_heartbeat.settings.address import parse_address, url_of
+from celery_sqs_heartbeat.settings.address import parse_address, token_fault, url_of
 
 #: The page's address if neither an option nor the app sets one. docs/status-page.md uses it, too.
 DEFAULT_URL = "http://127.0.0.1:9808"
@@ -56,7 +55,7 @@ def token_for(app: Any, token: str | None) -> str | None:
     if token is not None:
         return token
     token = _setting(app, TOKEN)
-    if token is not None and (fault := checks.token_fault(token)):
+    if token is not None and (fault := token_fault(token)):
         raise Refusal(f"{TOKEN}=...: {fault}; or use another one with --token")
     return token
 
@@ -74,9 +73,10 @@ def _setting(app: Any, name: str) -> Any:
 
 
 def _url_of(address: Any) -> str:
-    if fault := checks.GLOBAL_CHECKS["status"](address):
-        raise Refusal(f"{ADDRESS}={escaped(repr(address))}: {fault}; or {_WAY_OUT}")
-    host, port = parse_address(address)
+    try:
+        host, port = parse_address(address)
+    except ValueError as error:
+        raise Refusal(f"{ADDRESS}={escaped(repr(address))}: {error}; or {_WAY_OUT}") from None
     if port == 0:
         raise Refusal(
             f"{ADDRESS}={address!r}: the worker takes any free port and logs its number: {_WAY_OUT}"

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.settings import checks
+from celery_sqs_heartbeat.settings import address
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 
 #: Headers of every answer: nothing is stored, framed, guessed or fetched from elsewhere.
@@ -120,7 +120,7 @@ class Seats:
 def token_fault(host: str, token: str | None) -> str | None:
     """Return the fault of a token for a server that listens at that host, or None."""
     if token is not None:
-        return checks.token_fault(token)
+        return address.token_fault(token)
     if is_loopback(host):
         return None
     return (

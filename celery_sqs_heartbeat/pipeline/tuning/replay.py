@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.policy import MAX_RETRY_SECONDS, implied_calls_
 from celery_sqs_heartbeat.pipeline.prices import COMPUTE_SECOND_USD, price_of
 from celery_sqs_heartbeat.pipeline.tuning.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
-from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
+from celery_sqs_heartbeat.settings.rules import CALLS_PER_SECOND
 
 #: Visibility timeouts to try, in seconds. Each is about 1.3 times the one before.
 TIMEOUTS = (

@@ -10,8 +10,7 @@ from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.policy import MIN_CALL_SECONDS, call_patience
 from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings
-from celery_sqs_heartbeat.settings.checks import order_faults
-from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
+from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL, order_faults
 
 TOO_LATE = Kind(
     "SQSHB-W214",
@@ -81,7 +80,7 @@ def _check_haste(
     Values that the worker refuses give no finding here, because they are reported as faults.
     """
     terms, interval = rules.terms(timeout), settings.longest_sleep()
-    if any(order_faults("", terms, settings.interval)) or not is_too_short(terms, interval):
+    if any(order_faults(terms, settings.interval)) or not is_too_short(terms, interval):
         return
     usual = replace(rules, threshold=None).terms(timeout)
     if is_too_short(usual, min(interval, DEFAULT_INTERVAL)):
