@@ -10,7 +10,7 @@ import click
 
 from celery_sqs_heartbeat.cli.doctor.checks import KINDS
 from celery_sqs_heartbeat.cli.group import sqs_heartbeat
-from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN, STATUSES
+from celery_sqs_heartbeat.common.exits import DONE, FOUND, FOUND_WHEN, REFUSED, REFUSED_WHEN
 from celery_sqs_heartbeat.journal.__main__ import main as journal
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
 from celery_sqs_heartbeat.testing.server import main as server
@@ -23,6 +23,13 @@ BLOCK = re.compile(
 )
 STATUS_TABLE = "exit statuses"
 FINDING_TABLE = "findings"
+#: What each status means, for all commands.
+STATUSES: Mapping[int, str] = {
+    DONE: "done, and nothing needs action",
+    FOUND: "done, and something needs action, or there is nothing to show",
+    REFUSED: "not done, because of an option, a path, a setting or an answer. One line on standard "
+    "error names the cause and the way out. The doctor lists its findings instead",
+}
 #: How a worker's command begins. Its options are Celery's, except for our own.
 WORKER = "celery -A proj worker"
 #: Code in a text.
@@ -139,7 +146,7 @@ def _statuses() -> str:
 
 
 def _own(status: int) -> Iterator[str]:
-    own: Mapping[str, str] = {1: FOUND_WHEN, 2: REFUSED_WHEN}.get(status, {})
+    own: Mapping[str, str] = {FOUND: FOUND_WHEN, REFUSED: REFUSED_WHEN}.get(status, {})
     for name, when in sorted(own.items()):
         yield f"`{name}`: {as_markdown(when)}"
 

@@ -20,13 +20,6 @@ FOUND = 1
 #: The command could not do its work. click exits with the same status for wrong options.
 REFUSED = 2
 
-#: What each status means, for all commands.
-STATUSES: Mapping[int, str] = {
-    DONE: "done, and nothing needs action",
-    FOUND: "done, and something needs action, or there is nothing to show",
-    REFUSED: "not done, because of an option, a path, a setting or an answer. One line on standard "
-    "error names the cause and the way out. The doctor lists its findings instead",
-}
 #: When a command exits with `FOUND`.
 FOUND_WHEN: Mapping[str, str] = {
     "celery_sqs_heartbeat.journal": "the journal has no matching lines",

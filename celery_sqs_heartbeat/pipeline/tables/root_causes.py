@@ -1,5 +1,9 @@
 """Defines duplicates and their root causes, for the documents and the report.
 
+A duplicate is an execution of a message that began although the one before it had not failed: the
+earlier one was still running, had succeeded, or no journal shows how it ended, because its worker
+was killed or released the message while the task ran.
+
 `tables.duplicates` finds duplicates, and `tables.cause_rules` has the rules that choose a cause.
 """
 
@@ -7,13 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-#: The definition that the documents quote.
-DUPLICATE = (
-    "an execution of a message that began although the one before it had not failed: the earlier "
-    "one was still running, had succeeded, or no journal shows how it ended, because its worker "
-    "was killed or released the message while the task ran"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

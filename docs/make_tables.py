@@ -1,4 +1,4 @@
-"""The tables of the warehouse, and the causes of duplicates, for the documents."""
+"""Prints the tables of the warehouse and the causes of duplicates, for pipeline.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
 from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 
 
-def markdown() -> str:
+def tables() -> str:
     """Return the columns of each table as Markdown."""
     return "\n\n".join(_section(table) for table in TABLES.values())
 
@@ -36,3 +36,7 @@ def _section(table: Table) -> str:
             *(row.replace("**", "^") for row in rows),
         ]
     )
+
+
+if __name__ == "__main__":
+    print(causes(), tables(), sep="\n")
