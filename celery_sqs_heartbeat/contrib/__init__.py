@@ -1,1 +1,1 @@
-"""Integrations with web frameworks. No other module imports them."""
+"""Integrations with web frameworks and celery-batches. No other module imports them."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from celery import signals
 from celery.platforms import EX_FAILURE
 from celery.worker import state
+from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.errors import ConfigurationError
@@ -27,7 +28,6 @@ from celery_sqs_heartbeat.sqs.options import try_session_function
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
-from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.children import note_worker
 from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
@@ -62,6 +62,7 @@ from celery_sqs_heartbeat.worker.shutdown import (
     release_unstarted,
     stop_after_last_receives,
 )
+from celery_sqs_heartbeat.worker.starts import gathers_requests
 from celery_sqs_heartbeat.worker.worker_keeper import WorkerKeeper
 
 if TYPE_CHECKING:
@@ -102,7 +103,10 @@ class WorkerHeartbeat:
         self._heartbeat.pool_size = partial(pool_size, parent)
         self._heartbeat.is_green = getattr(parent.pool, "is_green", False)
         guard_run(parent.pool)
-        guard_batches(parent.app, parent.pool)
+        if any(map(gathers_requests, parent.app.tasks.values())):
+            # Loaded by its name and only for such tasks, because `contrib` stands above the worker.
+            guard_batches = symbol_by_name("celery_sqs_heartbeat.contrib.batches:guard_batches")
+            guard_batches(parent.app, parent.pool)
         make_shutdown_reentrant(parent.pool)
 
     def start(self, parent: Any) -> None:

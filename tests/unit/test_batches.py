@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 
+from celery_sqs_heartbeat.contrib import batches
+from celery_sqs_heartbeat.contrib.batches import Batch, guard_batches
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
-from celery_sqs_heartbeat.worker import batches
-from celery_sqs_heartbeat.worker.batches import Batch, guard_batches
 from tests.unit.request_harness import Request, RequestHarness
 
 

@@ -1,5 +1,7 @@
 """Tasks that run with many messages at once, like those of celery-batches.
 
+A worker that has such tasks calls `guard_batches` by its name; others do not load this module.
+
 Their strategy gathers requests, and its `flush` gives them to the pool as one job. Celery reports
 nothing about that job to the requests: neither that it runs, nor that its process died and the
 job is lost, because no one waits for that error. So this module watches a flush and its jobs.
@@ -130,12 +132,9 @@ def guard_batches(app: Celery, pool: Any) -> None:
 
     This also leaves out requests whose message is no longer ours: it was released, or lost.
     """
-    gathering = [task for task in app.tasks.values() if gathers_requests(task)]
-    for task in gathering:
+    for task in filter(gathers_requests, app.tasks.values()):
         task.flush = _following(task.flush, pool)
         task.Strategy = _restarting_timer(task, symbol_by_name(task.Strategy))
-    if not gathering:
-        return
     apply = pool.apply_async
 
     @functools.wraps(apply)
