@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
 from importlib import import_module
 from typing import Any, TypeGuard
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
-#: A typo changes at most one character in this many, and one in a short name.
-_CHARACTERS_PER_TYPO = 4
+#: The part of two names that must be equal for one to be a misspelling of the other.
+_ALIKE = 0.7
+#: The same for a long name with one typo.
+_SAME = 0.9
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -48,40 +51,25 @@ def import_named(path: str) -> Any:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that takes the fewest changes to reach, or None if none is close.
+    """Return the known name that is most like a name, or None if none is close.
 
     A name that omits whole words of a known one is close, too: "token" means "status_token". The
     caller must remove common prefixes, because they make all names look alike.
     """
-    ranked = sorted((distance(name.lower(), each.lower()), each) for each in set(known))
-    if ranked and ranked[0][0] <= max(1, len(name) // _CHARACTERS_PER_TYPO):
-        return ranked[0][1]
+    by_lower = {each.lower(): each for each in sorted(known)}
+    if close := get_close_matches(name.lower(), by_lower, n=1, cutoff=_ALIKE):
+        return by_lower[close[0]]
     words = set(name.lower().split("_"))
-    return next((each for _, each in ranked if words < set(each.lower().split("_"))), None)
+    return next((each for lower, each in by_lower.items() if words < set(lower.split("_"))), None)
 
 
 def resembles(name: str, known: str) -> bool:
-    """Return whether a name is the known one with one typo, or with its words reordered."""
-    return name != known and (
-        distance(name, known) == 1 or sorted(name.split("_")) == sorted(known.split("_"))
-    )
+    """Return whether a long name is the known one with one typo, or with its words reordered."""
+    is_typo = SequenceMatcher(None, name, known).ratio() > _SAME
+    return name != known and (is_typo or sorted(name.split("_")) == sorted(known.split("_")))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a line that names the closest known name; empty if none is close."""
     close = closest(name, known)
     return "" if close is None else f"; did you mean {close!r}?"
-
-
-def distance(one: str, other: str) -> int:
-    """Return how many characters must be added, removed, replaced or swapped with the next."""
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, left in enumerate(one, 1):
-        before, last, row = row, before, [i]
-        for j, right in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (left != right))
-            if i > 1 and j > 1 and left == other[j - 2] and one[i - 2] == right:
-                cost = min(cost, last[j - 2] + 1)
-            row.append(cost)
-    return row[-1]
