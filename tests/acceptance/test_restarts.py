@@ -5,6 +5,7 @@ The queues hide a message for ten minutes. A message that is visible sooner was 
 
 from __future__ import annotations
 
+import random
 import signal
 import sys
 from collections.abc import Callable
@@ -67,3 +68,21 @@ def test_sighup_releases_waiting_messages_and_the_restarted_worker_runs_them(
         worker.teardown()
     assert scene.keys("start") == ["a", "b", "c"]
     assert worker.logs().count("ready.") == 2
+
+
+def test_in_a_rolling_deployment_hardly_any_message_is_received_in_vain(
+    new_scene: NewScene,
+) -> None:
+    scene, seconds, count = new_scene(attributes=LONG), random.Random(1), 300
+    for number in range(count):
+        scene.send("work", str(number), seconds.uniform(1, 8))
+    workers = [scene.worker("-c", "4", wait=False) for _ in range(5)]
+    scene.wait_for_notes("end", count // 5)
+    for worker in workers:
+        scene.worker("-c", "4")
+        worker.kill(signal.SIGTERM)
+        worker.wait_for_exit()
+    scene.wait_for_notes("end", count)
+    scene.wait_until_empty()
+    assert len(scene.notes("start")) == count
+    assert len(receives(scene)) - count <= count / 100
