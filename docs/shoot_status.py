@@ -20,9 +20,9 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from celery_sqs_heartbeat.observe.metrics import Metrics
-from celery_sqs_heartbeat.observe.observers import Observers
-from celery_sqs_heartbeat.observe.recorder import Recorder
-from celery_sqs_heartbeat.observe.status.server import StatusServer
+from celery_sqs_heartbeat.observe.page_data import PageData
+from celery_sqs_heartbeat.observe.status import pages_of, serve
+from celery_sqs_heartbeat.observe.watched import Observers
 from tests.support.browser import chromium, emulate
 
 IMAGES = Path(__file__).parent / "img"
@@ -95,19 +95,18 @@ class Demo:
 
     def __init__(self) -> None:
         self.clock, self.sqs, self.chance = DemoClock(), DemoSqs(), random.Random(3)
-        recorder, metrics = Recorder(), Metrics()
+        data, metrics = PageData("celery@worker-1"), Metrics()
         self.keeper = ThreadKeeper(
             self.sqs,
             terms=TERMS,
             clock=self.clock,
             jitter=self.chance.random,
-            observer=Observers(recorder, metrics),
+            observer=Observers(data, metrics),
             dispatcher=AtOnce(self.sqs),
         )
         metrics.watch(self.keeper)
-        self.server = StatusServer(
-            self.keeper, "127.0.0.1:0", None, metrics, recorder=recorder, name="celery@worker-1"
-        )
+        data.watch(self.keeper)
+        self.pages = pages_of(data, metrics)
         self.running: dict[str, float] = {}
         self.started: set[str] = set()
 
@@ -182,7 +181,8 @@ def shoot(folder: Path) -> None:
     demo = Demo()
     demo.live()
     demo.keeper.start()
-    demo.server.start()
+    server = serve("127.0.0.1:0", demo.pages)
+    assert server is not None
     try:
         with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as driver:
             for name, scheme, width in (
@@ -191,14 +191,14 @@ def shoot(folder: Path) -> None:
                 ("phone", "light", 360),
             ):
                 emulate(driver, scheme=scheme, size=(width, 900))
-                driver.get(f"http://127.0.0.1:{demo.server.port}/")
+                driver.get(f"http://127.0.0.1:{server.port}/")
                 time.sleep(2.5)
                 height = driver.execute_script("return document.documentElement.scrollHeight")
                 emulate(driver, scheme=scheme, size=(width, min(height, 1800)))
                 time.sleep(0.5)
                 driver.save_screenshot(str(folder / f"status-{name}.png"))
     finally:
-        demo.server.stop()
+        server.stop()
         demo.keeper.stop()
 
 

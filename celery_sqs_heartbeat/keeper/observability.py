@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,13 @@ from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, Wo
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.shipping import new_shipping_client
-from celery_sqs_heartbeat.observe.observers import Observer, Watched
-from celery_sqs_heartbeat.observe.polled import Polled
-from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.page_data import PageData
+from celery_sqs_heartbeat.observe.watched import Observer, PolledQueue, Watched
 from celery_sqs_heartbeat.sqs.options import NewSession
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.observe.metrics import Metrics
-    from celery_sqs_heartbeat.observe.status.server import StatusServer
+    from celery_sqs_heartbeat.observe.status import StatusServer
 
 
 class Observability:
@@ -60,9 +59,15 @@ class Observability:
                 note=note_line,
                 new_client=partial(new_shipping_client, new_session),
             )
-        self._recorder = Recorder() if status else None
-        self._metrics = _new_metrics() if status else None
-        self._address, self._token, self._name = status, token, name
+        self._page: PageData | None = None
+        self._metrics: Metrics | None = None
+        if status:
+            # Not imported at the top: only the page needs prometheus_client, a sixth of the
+            # start-up time.
+            from celery_sqs_heartbeat.observe.metrics import Metrics
+
+            self._page, self._metrics = PageData(name), Metrics()
+        self._address, self._token = status, token
         self._status: StatusServer | None = None
 
     @property
@@ -71,7 +76,7 @@ class Observability:
 
         The log comes after them: what it says, the page and the metrics show already.
         """
-        chosen = (self._journal, self._metrics, self._recorder)
+        chosen = (self._journal, self._metrics, self._page)
         return (observer for observer in chosen if observer is not None)
 
     def note_late(self, seconds: float) -> None:
@@ -79,24 +84,15 @@ class Observability:
         if self._journal is not None:
             self._journal.note_late(seconds)
 
-    def start(self, keeper: Watched, polled: Polled) -> None:
+    def start(self, keeper: Watched, polled: Callable[[], Sequence[PolledQueue]]) -> None:
         """Start the status page."""
-        journal = self.journal_stats if self._journal is not None else None
-        if self._metrics is not None:
-            self._metrics.watch(keeper, journal, polled)
-        if self._address and self._recorder is not None:
-            from celery_sqs_heartbeat.observe.status.server import StatusServer
+        if self._address and self._page is not None and self._metrics is not None:
+            from celery_sqs_heartbeat.observe.status import pages_of, serve
 
-            self._status = StatusServer(
-                keeper,
-                self._address,
-                self._token,
-                self._metrics,
-                recorder=self._recorder,
-                name=self._name,
-                polled=polled,
-            )
-            self._status.start()
+            journal = self.journal_stats if self._journal is not None else None
+            self._metrics.watch(keeper, journal, polled)
+            self._page.watch(keeper, polled)
+            self._status = serve(self._address, pages_of(self._page, self._metrics), self._token)
 
     def describe(self, info: WorkerInfo) -> None:
         """Begin the journal with a description of the worker, unless an earlier keeper did."""
@@ -123,10 +119,3 @@ class Observability:
             self._status.stop()
         if self._journal is not None:
             self._journal.close(has_stopped=has_stopped)
-
-
-def _new_metrics() -> Metrics:
-    # Not imported at the top: only the page needs prometheus_client, a sixth of the start-up time.
-    from celery_sqs_heartbeat.observe.metrics import Metrics
-
-    return Metrics()

@@ -36,7 +36,7 @@ from celery_sqs_heartbeat.link.messages import Hello, read_config, read_hello
 from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases, is_about_leases
 from celery_sqs_heartbeat.link.serving import take as take_order
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
-from celery_sqs_heartbeat.observe.observers import Observers
+from celery_sqs_heartbeat.observe.watched import Observers
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
@@ -162,7 +162,7 @@ class KeeperMain:
         """Keep the leases until the worker stops the keeper or ends. Return the exit status."""
         self._keeper.start()
         threading.Thread(target=self._read_rooms, name="sqs-heartbeat-rooms", daemon=True).start()
-        self._observability.start(self, self._reception.polled)
+        self._observability.start(self, self._reception.polled.view)
         while self._stop_timeout is None and not self._processes.main.has_ended:
             self._serve()
             if self._is_replaced():

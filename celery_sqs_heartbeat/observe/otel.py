@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.trace import Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
-from celery_sqs_heartbeat.observe.gauges import Gauges
-from celery_sqs_heartbeat.observe.measurements import ENDS, Measurer, loss_of
-from celery_sqs_heartbeat.observe.observers import Watched
-from celery_sqs_heartbeat.observe.polled import Polled
+from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
-_NANOSECONDS = 1_000_000_000
 #: Messages whose trace is remembered. If there are more, those without an event for the longest
 #: time are forgotten.
 _REMEMBERED = 4_096
 
-TraceparentOf = Callable[[Event], str | None]
 
-
-class OtelObserver:
+class OtelObserver(Measurer):
     """Observes a keeper: counts with the global meter provider, and adds to each message's trace.
 
     Extensions, releases and losses become short spans under the span that sent the message.
@@ -41,40 +33,53 @@ class OtelObserver:
             is known. It is called until it returns one. Without it, there are no spans.
     """
 
-    def __init__(self, traceparent_of: TraceparentOf | None = None) -> None:
+    def __init__(self, traceparent_of: Callable[[Event], str | None] | None = None) -> None:
+        super().__init__()
         self._traceparent_of = traceparent_of
         self._parents: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._lock = threading.Lock()
-        self._measurer = Measurer()
-        self._meter = metrics.get_meter(__package__)
         self._tracer = trace.get_tracer(__package__)
-        self._instruments = {metric: _recording(self._meter, metric) for metric in COUNTED}
-
-    def watch(
-        self,
-        keeper: Watched,
-        journal: Callable[[], JournalStats] | None = None,
-        polled: Polled | None = None,
-    ) -> None:
-        """Read the gauges of that keeper, its journal and its polls from now on."""
-        gauges = Gauges(keeper, journal, polled, stopped=self._measurer.stopped)
+        meter = metrics.get_meter(__package__)
+        self._instruments = {
+            metric.name: (metric.labels, _recording(meter, metric)) for metric in COUNTED
+        }
         for metric in READ:
             create = (
-                self._meter.create_observable_counter
+                meter.create_observable_counter
                 if metric.kind == "counter"
-                else self._meter.create_observable_gauge
+                else meter.create_observable_gauge
             )
-            callback = functools.partial(_observe, gauges, metric)
-            create(_name(metric), [callback], _unit(metric), metric.help)
+            create(_name(metric), [partial(self._observe, metric)], _unit(metric), metric.help)
 
     def __call__(self, event: Event) -> None:
         """Count an event, and add its span."""
         parent = self._parent_of(event)
-        for metric, labels, value in self._measurer.measure(event):
-            self._instruments[metric](value, dict(zip(metric.labels, labels, strict=True)))
-        name = "lost" if loss_of(event) else _SPANS.get(event.kind)
+        for metric, labels, value in self.measure(event):
+            names, record = self._instruments[metric]
+            record(value, dict(zip(names, labels, strict=True)))
+        loss = loss_of(event)
+        name = "lost" if loss else _SPANS.get(event.kind)
         if name and parent:
-            self._start_span(name, event, parent).end()
+            # It has the duration of the event's call.
+            self._tracer.start_span(
+                f"{PREFIX}.{name}",
+                context=TraceContextTextMapPropagator().extract({"traceparent": parent}),
+                start_time=time.time_ns() - int(event.seconds * 1_000_000_000),
+                attributes={
+                    "messaging.system": "aws_sqs",
+                    "messaging.destination.name": queue_name(event.queue_url),
+                    "messaging.message.id": event.message_id,
+                    f"{PREFIX}.receive_count": event.receive_count,
+                    f"{PREFIX}.held_for": event.held_for,
+                    f"{PREFIX}.slack": event.slack,
+                    f"{PREFIX}.cause": loss or event.cause,
+                },
+            ).end()
+
+    def _observe(self, wanted: Metric, _: CallbackOptions) -> Iterator[Observation]:
+        for metric, labels, value in self.read():
+            if metric == wanted.name:
+                yield Observation(value, dict(zip(wanted.labels, labels, strict=True)))
 
     def _parent_of(self, event: Event) -> str | None:
         """Remember it, because a message may be forgotten before its release is confirmed."""
@@ -92,23 +97,6 @@ class OtelObserver:
                     self._parents.popitem(last=False)
         return parent
 
-    def _start_span(self, name: str, event: Event, traceparent: str) -> Span:
-        """Start a span that has the duration of the event's call."""
-        return self._tracer.start_span(
-            f"{PREFIX}.{name}",
-            context=TraceContextTextMapPropagator().extract({"traceparent": traceparent}),
-            start_time=time.time_ns() - int(event.seconds * _NANOSECONDS),
-            attributes={
-                "messaging.system": "aws_sqs",
-                "messaging.destination.name": queue_name(event.queue_url),
-                "messaging.message.id": event.message_id,
-                f"{PREFIX}.receive_count": event.receive_count,
-                f"{PREFIX}.held_for": event.held_for,
-                f"{PREFIX}.slack": event.slack,
-                f"{PREFIX}.cause": loss_of(event) or event.cause,
-            },
-        )
-
 
 def _recording(meter: Meter, metric: Metric) -> Callable[[float, dict[str, str]], None]:
     if metric.kind == "histogram":
@@ -119,12 +107,6 @@ def _recording(meter: Meter, metric: Metric) -> Callable[[float, dict[str, str]]
             explicit_bucket_boundaries_advisory=list(metric.buckets),
         ).record
     return meter.create_counter(_name(metric), _unit(metric), metric.help).add
-
-
-def _observe(gauges: Gauges, wanted: Metric, _: CallbackOptions) -> Iterator[Observation]:
-    for metric, labels, value in gauges.read():
-        if metric is wanted:
-            yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
 
 
 def _name(metric: Metric) -> str:

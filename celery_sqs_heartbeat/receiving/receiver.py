@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED, least_beside
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake

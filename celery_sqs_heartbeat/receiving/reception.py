@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.receiving.receiver import CLOSED, Receiver, ends_at

@@ -124,7 +124,7 @@ class WorkerHeartbeat:
         self._heartbeat.check_pool = partial(self._check_pool, parent)
         if self._otel is not None:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
-            self._otel.watch(self._linked, journal, self._linked)
+            self._otel.watch(self._linked, journal, self._linked.polled)
         heartbeat = self._heartbeat
         self._linked.start(parent, lambda: heartbeat.turned_at, look=heartbeat.look)
         self._lost_leases.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))

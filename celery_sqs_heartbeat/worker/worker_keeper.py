@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import Hello
-from celery_sqs_heartbeat.observe.polled import PolledQueue
+from celery_sqs_heartbeat.observe.watched import PolledQueue
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.worker.versions import running_versions
 
@@ -141,7 +141,7 @@ class WorkerKeeper:
         known = self._attendant.stats.get("health")
         return KeeperHealth(**known) if known else KeeperHealth()
 
-    def view(self) -> list[PolledQueue]:
+    def polled(self) -> list[PolledQueue]:
         """Return the state of each queue's polls, as last reported."""
         return [PolledQueue(**each) for each in self._attendant.stats.get("polled", ())]
 

@@ -14,7 +14,7 @@ from celery import Celery, Task, signals
 from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.observe import polled
+from celery_sqs_heartbeat.observe import watched
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.sqs import queues
 from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
@@ -59,7 +59,7 @@ if "PROJ_REFRESH" in os.environ:
 
 if "PROJ_DEAF" in os.environ:
     # For how long polls fail before a queue counts as deaf, in seconds.
-    polled.DEAF_SECONDS = float(os.environ["PROJ_DEAF"])
+    watched.DEAF_SECONDS = float(os.environ["PROJ_DEAF"])
 if "PROJ_START_SECONDS" in os.environ:
     from celery_sqs_heartbeat.worker import shutdown
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.observe import polled
+from celery_sqs_heartbeat.observe import watched
 from celery_sqs_heartbeat.sqs import long_polls
 from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS
 from tests.integration.busy import Busy
@@ -280,15 +280,15 @@ def test_a_queue_whose_polls_fail_is_deaf_until_it_has_to_wait_for_room(
     new_busy: NewBusy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_polls, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(polled, "DEAF_SECONDS", 0.0)
+    monkeypatch.setattr(watched, "DEAF_SECONDS", 0.0)
     busy = new_busy(100)
     for failed, is_deaf in ((1, False), (2, True)):
         refuse_all(busy)
         (seen,) = busy.desk.joined.reception.polled.view()
-        assert (seen.queue, seen.unanswered, seen.is_deaf) == (busy.desk.name, failed, is_deaf)
+        assert (seen.queue, seen.unanswered, seen.deaf) == (busy.desk.name, failed, is_deaf)
     monkeypatch.setattr(ThreadKeeper, "ending", 1_000)
     busy.look()
-    assert not busy.desk.joined.reception.polled.view()[0].is_deaf
+    assert not busy.desk.joined.reception.polled.view()[0].deaf
 
 
 def test_a_poll_that_is_never_answered_does_not_stop_its_queue(

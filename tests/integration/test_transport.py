@@ -294,7 +294,7 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
     desk.consume(came.append)
     desk.drain_until(lambda: came)
     (queue,) = desk.joined.reception.polled.view()
-    assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
+    assert (queue.queue, queue.unanswered, queue.deaf) == (desk.name, 1, False)
 
 
 def test_a_lease_has_the_attributes_of_its_message(desk: ChannelHarness) -> None:
@@ -560,7 +560,7 @@ def test_a_poll_that_fails_is_logged_counts_as_unanswered_and_is_repeated(
     assert f"receiving from queue {desk.name} fails and is retried" in caplog.text
     (queue,) = desk.joined.reception.polled.view()
     assert queue.unanswered >= 1
-    assert not queue.is_deaf
+    assert not queue.deaf
 
 
 def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(

@@ -92,7 +92,7 @@ def test_message_groups_and_stopped_groups_are_shown_if_there_are_any(
     scene.keeper.release(failed, 600, cause="failed")
     assert scene.keeper.flush(PATIENCE)
     # It is recorded after the keeper's flush.
-    wait_until(scene.recorder.happenings)
+    wait_until(lambda: scene.data.events()["happenings"])
     shown = run("--url", scene.url).stdout
     workers, tasks, stopped = [
         [line.split() for line in table.splitlines()] for table in shown.strip().split("\n\n")

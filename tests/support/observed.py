@@ -14,10 +14,9 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.metrics import Metrics
-from celery_sqs_heartbeat.observe.observers import Observers
-from celery_sqs_heartbeat.observe.polled import PolledQueues
-from celery_sqs_heartbeat.observe.recorder import Recorder
-from celery_sqs_heartbeat.observe.status.server import StatusServer
+from celery_sqs_heartbeat.observe.page_data import PageData
+from celery_sqs_heartbeat.observe.status import StatusServer, pages_of, serve
+from celery_sqs_heartbeat.observe.watched import Observers, PolledQueues
 from tests.support.waiting import PATIENCE
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
@@ -40,7 +39,7 @@ class Sqs:
 
 
 class Observed:
-    """A keeper with its recorder, its metrics and a status server on any free port.
+    """A keeper with its metrics and a status page on any free port.
 
     Args:
         before: An observer that gets each event first.
@@ -55,25 +54,17 @@ class Observed:
         **keeper: Any,
     ) -> None:
         self.sqs = Sqs()
-        self.recorder, self.metrics = Recorder(), Metrics()
+        self.data, self.metrics, self.token = PageData(name), Metrics(), token
         self.keeper = ThreadKeeper(
             self.sqs,
-            observer=Observers(before, self.recorder, self.metrics),
+            observer=Observers(before, self.data, self.metrics),
             # After a standstill it would be late, and so unhealthy at the first request.
             **{"terms": LONG, "late_after": PATIENCE, **keeper},
         )
         self.polled = PolledQueues()
         self.polled.asked("orders", QUEUE)
-        self.metrics.watch(self.keeper, JournalStats, self.polled)
-        self.server = StatusServer(
-            self.keeper,
-            "127.0.0.1:0",
-            token,
-            self.metrics,
-            recorder=self.recorder,
-            name=name,
-            polled=self.polled,
-        )
+        self.metrics.watch(self.keeper, JournalStats, self.polled.view)
+        self.data.watch(self.keeper, self.polled.view)
 
     def receive(self, name: str, *, queue: str = QUEUE, count: int = 1, **options: Any) -> str:
         """Begin a lease and return its receipt handle."""
@@ -91,6 +82,13 @@ class Observed:
         self.keeper.receive(FIFO, {**message, "Attributes": attributes}, terms=IN_ORDER)
         return handle
 
+    def serve(self, address: str = "127.0.0.1:0") -> StatusServer:
+        """Serve the page, and return its server."""
+        server = serve(address, pages_of(self.data, self.metrics), self.token)
+        assert server is not None
+        self.server = server
+        return server
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
@@ -101,7 +99,7 @@ def observed(**options: Any) -> Iterator[Observed]:
     """Run an observed keeper."""
     scene = Observed(**options)
     scene.keeper.start()
-    scene.server.start()
+    scene.serve()
     try:
         yield scene
     finally:

@@ -16,7 +16,7 @@ import pytest
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.settings import read_settings

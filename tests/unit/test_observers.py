@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.observe.observers import Observers
+from celery_sqs_heartbeat.observe.watched import Observers
 from tests.unit.book_harness import BookHarness
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.observe.polled import PolledQueue, PolledQueues
+from celery_sqs_heartbeat.observe.watched import PolledQueue, PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 
 URL = "https://sqs/1/orders"
@@ -32,10 +32,12 @@ def test_the_age_counts_from_the_last_answer_and_before_it_from_the_first_poll(
 ) -> None:
     clock.advance(5)
     polled.asked("o", URL)
-    assert only(polled) == PolledQueue(queue="orders", age=5.0, unanswered=0, is_deaf=False)
+    assert only(polled) == PolledQueue(
+        queue="orders", last_answered_age=5.0, unanswered=0, deaf=False
+    )
     polled.answered("o")
     clock.advance(3)
-    assert only(polled).age == 3.0
+    assert only(polled).last_answered_age == 3.0
 
 
 def fail(polled: PolledQueues, clock: FakeClock, times: int, seconds: float) -> None:
@@ -56,9 +58,9 @@ def test_a_queue_is_deaf_if_its_polls_failed_for_a_minute_and_more_than_one_unti
     fail(polled, clock, 1, 100)
     polled.answered("o")
     fail(polled, clock, times, seconds)
-    assert only(polled).is_deaf is is_deaf
+    assert only(polled).deaf is is_deaf
     polled.answered("o")
-    assert not only(polled).is_deaf
+    assert not only(polled).deaf
     assert only(polled).unanswered == 1 + times
 
 
@@ -67,7 +69,9 @@ def test_a_queue_of_an_ending_worker_has_no_age_and_is_not_deaf(
 ) -> None:
     fail(polled, clock, 2, 30)
     polled.rest_all()
-    assert only(polled) == PolledQueue(queue="orders", age=None, unanswered=2, is_deaf=False)
+    assert only(polled) == PolledQueue(
+        queue="orders", last_answered_age=None, unanswered=2, deaf=False
+    )
 
 
 def test_a_queue_that_is_consumed_from_again_after_a_lost_connection_is_deaf_until_an_answer(
@@ -76,19 +80,23 @@ def test_a_queue_that_is_consumed_from_again_after_a_lost_connection_is_deaf_unt
     fail(polled, clock, 2, 30)
     polled.rest("o")
     polled.asked("o", URL)
-    assert only(polled) == PolledQueue(queue="orders", age=60.0, unanswered=2, is_deaf=True)
+    assert only(polled) == PolledQueue(
+        queue="orders", last_answered_age=60.0, unanswered=2, deaf=True
+    )
     polled.answered("o")
     polled.rest("o")
     clock.advance(5)
-    assert only(polled).age is None
+    assert only(polled).last_answered_age is None
     polled.asked("o", URL)
-    assert only(polled) == PolledQueue(queue="orders", age=0.0, unanswered=2, is_deaf=False)
+    assert only(polled) == PolledQueue(
+        queue="orders", last_answered_age=0.0, unanswered=2, deaf=False
+    )
 
 
 def test_time_alone_makes_no_queue_deaf(clock: FakeClock, polled: PolledQueues) -> None:
     fail(polled, clock, 2, 1)
     clock.advance(3600)
-    assert not only(polled).is_deaf
+    assert not only(polled).deaf
 
 
 def test_a_queue_that_waits_for_room_is_not_deaf_and_deaf_again_after_one_more_poll(
@@ -97,12 +105,12 @@ def test_a_queue_that_waits_for_room_is_not_deaf_and_deaf_again_after_one_more_p
     fail(polled, clock, 2, 30)
     polled.wait("o")
     clock.advance(3600)
-    assert not only(polled).is_deaf
+    assert not only(polled).deaf
     # Nor does sending the next poll change that.
     polled.asked("o", URL)
-    assert not only(polled).is_deaf
+    assert not only(polled).deaf
     fail(polled, clock, 1, 1)
-    assert only(polled).is_deaf
+    assert only(polled).deaf
     assert only(polled).unanswered == 3
 
 

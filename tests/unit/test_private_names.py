@@ -24,7 +24,7 @@ OPTIONAL = {
     ("pyspark.errors.exceptions.captured:CapturedException", "_origin"),
 }
 #: Names that the scan finds, and that are not private: Python documents them.
-DOCUMENTED = {"_asdict", "_exit", "_replace", "_thread"}
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace", "_thread"}
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

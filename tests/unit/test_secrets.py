@@ -51,7 +51,7 @@ PLAIN = {
     *("cause", "reason", "fault", "faults", "option_faults", "creation_faults", "broken_broker"),
     *("dead_letters", "versions", "wakeup"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
-    *("labels", "zeros", "buckets", "content_type", "default", "events"),
+    *("labels", "known", "buckets", "content_type", "default", "events"),
     *("fifo", "fifo_batch", "fifo_retry"),
     *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
     *("wait_time", "polling_interval", "created_timeout"),
@@ -69,6 +69,8 @@ PLAIN_OF_CLASS = {
     ("_Wanted", "message"),
     # By the names of tasks, and names of attributes.
     *(("ConsumedQueue", name) for name in ("task_terms", "system_attributes", "sender_attributes")),
+    # A metric's name.
+    ("Measurement", "metric"),
     # The output of commands.
     ("Style", "color"),
     ("Styled", "text"),
@@ -78,7 +80,6 @@ PLAIN_OF_CLASS = {
     # An option's or a setting's name.
     ("Target", "origin"),
     ("Response", "body"),
-    ("Response", "headers"),
     ("Reply", "headers"),
     # Names in the source of Celery and kombu, and our texts about them.
     *(

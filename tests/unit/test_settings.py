@@ -190,14 +190,17 @@ def test_the_addresses_that_a_worker_reports_to_are_checked(
 
 
 def test_a_status_page_that_others_can_reach_needs_a_token() -> None:
-    (fault,) = faults(status="0.0.0.0:9808")
-    assert "so it needs sqs_heartbeat_status_token; or bind it to 127.0.0.1" in fault
+    for host in ("0.0.0.0", "[::]", "10.1.2.3", "worker.example", "localhost.example"):
+        (fault,) = faults(status=f"{host}:9808")
+        assert "so it needs sqs_heartbeat_status_token; or bind it to 127.0.0.1" in fault
     for address in ("127.0.0.1:0", "[::1]:9808", "localhost:9808"):
         assert read(status=address).status == address
     assert read(status="0.0.0.0:9808", status_token="x" * 16).status
 
 
-@pytest.mark.parametrize("token", ["secret", "with a secret in it", "sécret" * 4])
+@pytest.mark.parametrize(
+    "token", ["", "secret", "with a secret in it", "secret" * 4 + "\r\nX: y", "sécret" * 4]
+)
 def test_a_token_that_is_guessable_or_can_not_be_sent_is_reported_but_not_shown(token: str) -> None:
     (fault,) = faults(status_token=token)
     assert fault.startswith("sqs_heartbeat_status_token=...: ")

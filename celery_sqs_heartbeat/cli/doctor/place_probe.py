@@ -12,8 +12,7 @@ from celery_sqs_heartbeat.cli.page_requests import serves_health
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import own_spool
-from celery_sqs_heartbeat.observe.status.http import Response
-from celery_sqs_heartbeat.observe.status.listener import Listener
+from celery_sqs_heartbeat.observe.status import StatusServer
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.address import Destination, parse_address, parse_target, url_of
 
@@ -98,7 +97,7 @@ def _probe_page(address: str | None) -> tuple[Place, str]:
         return Place.USABLE, ""
     host, port = parse_address(address)
     try:
-        Listener(host, port, lambda request: Response()).server_close()
+        StatusServer(host, port, {}).server_close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
             return Place.OURS, ""

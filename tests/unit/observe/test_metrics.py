@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.metrics import Metrics
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import Observed
 from tests.support.waiting import PATIENCE
@@ -86,7 +86,7 @@ def test_each_kind_of_event_is_counted(kind: EventKind, name: str, labels: dict[
 def test_queues_of_the_same_name_in_two_accounts_or_regions_are_one_series() -> None:
     scene, fake = Observed(), FakeClock()
     polled = PolledQueues(fake)
-    scene.metrics.watch(scene.keeper, polled=polled)
+    scene.metrics.watch(scene.keeper, polled=polled.view)
     polled.asked("a", "https://sqs.eu-west-1.example/1/same")
     fake.advance(5)
     polled.asked("b", "https://sqs.us-east-1.example/2/same")

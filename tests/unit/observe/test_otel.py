@@ -62,7 +62,7 @@ def test_the_metrics_are_those_of_prometheus(reader: InMemoryMetricReader) -> No
     # Only a running keeper has the time of its last tick.
     scene.keeper.start()
     observer = OtelObserver()
-    observer.watch(scene.keeper, JournalStats, scene.polled)
+    observer.watch(scene.keeper, JournalStats, scene.polled.view)
     for each in one_of_each():
         observer(each)
     told = points(reader)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.observe.message_groups import AFTERTIME, CAPACITY, StoppedGroups
+from celery_sqs_heartbeat.observe.watched import AFTERTIME, CAPACITY, StoppedGroups
 from tests.unit.observe.happening import FIFO, event
 
 

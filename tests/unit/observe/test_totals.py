@@ -10,13 +10,12 @@ import pytest
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, Recorder
-from celery_sqs_heartbeat.observe.status.payloads import (
+from celery_sqs_heartbeat.observe.page_data import (
+    HAPPENINGS,
     MAX_LEASES,
     MAX_STOPPED,
     MAX_TASKS,
-    events_payload,
-    leases_payload,
+    PageData,
 )
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import FIFO, IN_ORDER, QUEUE, Sqs
@@ -31,6 +30,8 @@ class Worker:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.keeper = ThreadKeeper(Sqs(), terms=LeaseTerms.of(60), clock=self.clock)
+        self.data = PageData("celery@host")
+        self.data.watch(self.keeper)
 
     def receive_in_order(self, group: str, number: int, *, queue: str = FIFO) -> str:
         name = f"{group}-{number}"
@@ -43,7 +44,7 @@ class Worker:
         self.keeper.receive(queue, {"MessageId": name, "ReceiptHandle": name}, task=task)
 
     def payload(self) -> dict[str, Any]:
-        return leases_payload(self.keeper, Recorder(), "celery@host")
+        return dict(self.data.leases())
 
 
 @pytest.fixture
@@ -129,8 +130,7 @@ def test_a_message_waits_until_the_delete_before_it_is_confirmed(worker: Worker)
 
 
 def test_a_stopped_group_is_shown_with_the_message_that_stopped_it(worker: Worker) -> None:
-    recorder = Recorder()
-    recorder(
+    worker.data(
         event(
             EventKind.MESSAGE_RELEASED,
             at=worker.clock(),
@@ -143,7 +143,7 @@ def test_a_stopped_group_is_shown_with_the_message_that_stopped_it(worker: Worke
         )
     )
     worker.clock.advance(12)
-    payload = leases_payload(worker.keeper, recorder, "")
+    payload = worker.payload()
     assert payload["stopped_groups"] == [
         {
             "queue": "orders.fifo",
@@ -160,7 +160,7 @@ def test_a_stopped_group_is_shown_with_the_message_that_stopped_it(worker: Worke
         }
     ]
     for number in range(MAX_STOPPED + 2):
-        recorder(
+        worker.data(
             event(
                 EventKind.MESSAGE_RELEASED,
                 at=worker.clock(),
@@ -169,7 +169,7 @@ def test_a_stopped_group_is_shown_with_the_message_that_stopped_it(worker: Worke
                 stops_group=True,
             )
         )
-    payload = leases_payload(worker.keeper, recorder, "")
+    payload = worker.payload()
     assert payload["stopped_groups"][0]["group"] == str(MAX_STOPPED + 1)
     assert (len(payload["stopped_groups"]), payload["stopped_groups_left_out"]) == (MAX_STOPPED, 3)
 
@@ -202,11 +202,10 @@ def test_without_leases_there_are_no_times(worker: Worker) -> None:
 
 
 def test_the_list_of_releases_and_losses_counts_those_left_out(worker: Worker) -> None:
-    recorder = Recorder()
     for _ in range(HAPPENINGS):
-        recorder(event(EventKind.LEASE_EXPIRED))
-    assert events_payload(worker.keeper, recorder)["happenings_left_out"] == 0
+        worker.data(event(EventKind.LEASE_EXPIRED))
+    assert worker.data.events()["happenings_left_out"] == 0
     for _ in range(3):
-        recorder(event(EventKind.LEASE_EXPIRED))
-    payload = events_payload(worker.keeper, recorder)
+        worker.data(event(EventKind.LEASE_EXPIRED))
+    payload = worker.data.events()
     assert (len(payload["happenings"]), payload["happenings_left_out"]) == (HAPPENINGS, 3)

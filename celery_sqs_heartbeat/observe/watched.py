@@ -1,13 +1,20 @@
-"""Notes how SQS answers each queue's polls."""
+"""What is observed of a worker: its keeper, the polls of its queues, and stopped groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth
+from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
+
+logger = logging.getLogger(__name__)
 
 #: A queue counts as deaf if its polls have failed for this long, in seconds, ...
 DEAF_SECONDS = 60.0
@@ -15,30 +22,62 @@ DEAF_SECONDS = 60.0
 #: poll has a new connection.
 DEAF_AFTER = 2
 
+#: How many groups are remembered. If there are more, those that stopped first are forgotten.
+CAPACITY = 1_000
+#: How long a group is remembered after its message became visible again, in seconds. From then on
+#: any worker may receive it, and this one does not learn of it.
+AFTERTIME = 60.0
+
+_GOES_ON = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.MESSAGE_DELETED})
+
+Observer = Callable[[Event], None]
+
+
+class Observers:
+    """Passes every event to several observers. An error of one does not affect the others."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def __call__(self, event: Event) -> None:
+        """Pass on an event of the keeper."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                logger.exception("sqs-heartbeat: an observer failed on %s", event.kind.value)
+
+
+class Watched(Protocol):
+    """A keeper: a `LeaseKeeper`, or a worker's view of one in another process."""
+
+    @property
+    def health(self) -> KeeperHealth:
+        """Its health. Never waits, even if the keeper hangs."""
+
+    def snapshot(self) -> Sequence[LeaseView]:
+        """Return a view of every lease, all at the same moment."""
+
+    def now(self) -> float:
+        """Return the time of its clock, in seconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolledQueue:
     """The state of one queue's polls at one moment.
 
     Attributes:
-        age: Seconds since its last answered poll, or since its first poll if none was answered;
-            None if nothing consumes from it any more.
+        last_answered_age: Seconds since its last answered poll, or since its first poll if none was
+            answered; None if nothing consumes from it any more.
         unanswered: How many of its polls failed: SQS refused them, or could not be reached, or did
             not answer in time.
-        is_deaf: Whether they have failed for `DEAF_SECONDS`.
+        deaf: Whether they have failed for `DEAF_SECONDS`.
     """
 
     queue: str
-    age: float | None
+    last_answered_age: float | None
     unanswered: int
-    is_deaf: bool
-
-
-class Polled(Protocol):
-    """Reports how SQS answers each queue's polls."""
-
-    def view(self) -> list[PolledQueue]:
-        """Return the state of each queue."""
+    deaf: bool
 
 
 class _Queue:
@@ -123,11 +162,61 @@ class PolledQueues:
         return [
             PolledQueue(
                 queue=queue_name(queue.url),
-                age=max(0.0, now - queue.answered_at)
+                last_answered_age=max(0.0, now - queue.answered_at)
                 if queue.is_consumed or queue.unanswered_in_a_row
                 else None,
                 unanswered=queue.unanswered,
-                is_deaf=queue.is_deaf,
+                deaf=queue.is_deaf,
             )
             for queue in list(self._queues.values())
         ]
+
+
+class StoppedGroup(NamedTuple):
+    """A group that waits for a message.
+
+    Attributes:
+        event: The end of that message's lease.
+        visible_at: When SQS shows the message again, in monotonic seconds.
+    """
+
+    event: Event
+    visible_at: float
+
+
+class StoppedGroups:
+    """The groups that have stopped, as far as this worker knows. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stopped: OrderedDict[tuple[str, str | None], StoppedGroup] = OrderedDict()
+
+    def note(self, event: Event) -> None:
+        """Note an event. A receive of a message of the group shows that it continues."""
+        if not event.stops_group and event.kind not in _GOES_ON:
+            return
+        key = (event.queue_url, event.group)
+        with self._lock:
+            self._stopped.pop(key, None)
+            if event.stops_group:
+                is_released = event.kind is EventKind.MESSAGE_RELEASED
+                hidden_for = event.visibility_timeout if is_released else max(0.0, event.slack)
+                self._stopped[key] = StoppedGroup(event, event.at + hidden_for)
+                if len(self._stopped) > CAPACITY:
+                    self._stopped.popitem(last=False)
+
+    def view(self, now: float) -> list[StoppedGroup]:
+        """Return the groups, latest stop first."""
+        with self._lock:
+            for key, stopped in tuple(self._stopped.items()):
+                if now > stopped.visible_at + AFTERTIME:
+                    del self._stopped[key]
+            return list(reversed(self._stopped.values()))
+
+    def hidden(self, now: float) -> Mapping[str, int]:
+        """Return, by queue name, how many groups wait for a message that is still hidden."""
+        return Counter(
+            queue_name(stopped.event.queue_url)
+            for stopped in self.view(now)
+            if stopped.visible_at > now
+        )
