@@ -13,8 +13,7 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from celery_sqs_heartbeat.common.clock import now
 from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.sqs.outcomes import of_exception
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes, of_exception
 
 logger = logging.getLogger(__name__)
 

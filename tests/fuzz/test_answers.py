@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.sqs.adapter import read_answer, read_attributes
-from celery_sqs_heartbeat.sqs.outcomes import of_error, of_exception
+from celery_sqs_heartbeat.sqs.adapter import of_error, of_exception, read_answer, read_attributes
 from tests.fuzz.shapes import FUZZ, answers, errors, exceptions, json_values, optional, scalars
 
 

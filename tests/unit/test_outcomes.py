@@ -23,10 +23,11 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import (
     BotoSqs,
     QueueAttributes,
+    of_error,
+    of_exception,
     read_answer,
     read_attributes,
 )
-from celery_sqs_heartbeat.sqs.outcomes import of_error, of_exception
 
 BEYOND = (
     "Value 43200 for parameter VisibilityTimeout is invalid. Reason: Total "

@@ -15,7 +15,7 @@ from botocore.exceptions import (
 
 from celery_sqs_heartbeat.cli.queues.queue_facts import Answer, Tried
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.sqs import outcomes
+from celery_sqs_heartbeat.sqs import adapter
 
 _ARN = re.compile(r"arn:aws[\w-]*:sqs:[\w-]*:(\d{12}):")
 #: The codes of SQS's errors and of AWS's common errors that concern the caller's credentials.
@@ -56,14 +56,14 @@ def of_error(
     if isinstance(error, ClientError):
         code = _code(error.response.get("Error") or {})
         skew = _skew(error.response, asked_at, answered_at)
-        if not outcomes.is_answer_to(error, operation):
+        if not adapter.is_answer_to(error, operation):
             reason = f"{error.operation_name}: {code}"
             return Answer(tried=Tried.CREDENTIALS, reason=reason, skew=skew)
         tried = _tried(error, operation, code)
         payload = _account_of(error) if tried is Tried.DENIED else {}
         return Answer(tried=tried, reason=code, payload=payload, skew=skew)
     name = type(error).__name__
-    if isinstance(error, outcomes.NO_CREDENTIALS):
+    if isinstance(error, adapter.NO_CREDENTIALS):
         return Answer(tried=Tried.CREDENTIALS, reason=name)
     if isinstance(error, (BotoCoreError, OSError)) and not isinstance(error, ParamValidationError):
         reason = f"{name} at {endpoint}" if endpoint else name
@@ -74,7 +74,7 @@ def of_error(
 def whether_permitted(answer: Answer) -> Answer:
     """Return whether a call that can't succeed was permitted."""
     failed: Any = answer.payload.get("Failed") or ()
-    found = [outcomes.of_error(entry) for entry in failed]
+    found = [adapter.of_error(entry) for entry in failed]
     if Outcome.DENIED in found:
         return Answer(tried=Tried.DENIED, reason=_code(failed[0]), skew=answer.skew)
     if answer.reason in ("InvalidParameterValue", "ReadCountOutOfRange"):
@@ -88,7 +88,7 @@ def _tried(error: ClientError, operation: str, code: str) -> Tried:
     if code in ("NonExistentQueue", "QueueDoesNotExist"):
         return Tried.NO_QUEUE
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    outcome = outcomes.of_exception(error, operation)
+    outcome = adapter.of_exception(error, operation)
     if outcome is Outcome.DENIED:
         return Tried.DENIED
     if outcome in (Outcome.THROTTLED, Outcome.FAILED) or (status or 0) >= 500:
