@@ -24,10 +24,11 @@ from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHear
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, KeeperHealth
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms, LeaseView
+from celery_sqs_heartbeat.leases.lease import LeaseTerms, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings.release_delay import backoff
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import short_config
@@ -39,7 +40,6 @@ from celery_sqs_heartbeat.sqs.long_polls import (
     Receiving,
     Source,
 )
-from celery_sqs_heartbeat.sqs.options import MAX_WAIT
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
 from celery_sqs_heartbeat.sqs.sending import guard
 
@@ -345,10 +345,10 @@ def _faults(
     for queue in queues:
         if not isinstance(queue, str) or not queue:
             yield f"LeaseKeeper({queue!r}): must be the name or URL of a queue"
-    if not is_whole(visibility_timeout) or not 1 <= visibility_timeout <= MAX_VISIBILITY_SECONDS:
+    if not is_whole(visibility_timeout) or not 1 <= visibility_timeout <= SQS.longest_timeout:
         yield (
             f"visibility_timeout={visibility_timeout!r}: must be a whole number of seconds from 1 "
-            f"to {MAX_VISIBILITY_SECONDS}"
+            f"to {SQS.longest_timeout}"
         )
     elif threshold is not None and not (
         is_number(threshold) and 0 < threshold < visibility_timeout
@@ -356,8 +356,9 @@ def _faults(
         yield f"threshold={threshold!r}: must be above 0 and below the visibility_timeout"
     if not is_whole(max_messages) or max_messages < 1:
         yield f"max_messages={max_messages!r}: must be a whole number above 0"
-    if not is_whole(wait_time) or not 0 <= wait_time <= MAX_WAIT:
-        yield f"wait_time={wait_time!r}: must be a whole number of seconds from 0 to {MAX_WAIT}"
+    if not is_whole(wait_time) or not 0 <= wait_time <= SQS.longest_wait:
+        most = SQS.longest_wait
+        yield f"wait_time={wait_time!r}: must be a whole number of seconds from 0 to {most}"
     if not callable(release_delay) and not (is_number(release_delay) and release_delay >= 0):
         yield (
             f"release_delay={release_delay!r}: must be a number of seconds, or a function of the "

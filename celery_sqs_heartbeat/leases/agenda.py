@@ -15,9 +15,10 @@ from celery_sqs_heartbeat.leases.actions import (
     next_action,
     urgency,
 )
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.policy import GATHER_SECONDS, call_patience
+from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must
 #: not take every connection from the others.
@@ -44,6 +45,7 @@ class Lane:
     expire sooner. Both are lazy: an entry is dead if its number is not its lease's `turn`.
 
     Attributes:
+        most_entries: How many entries a call may have.
         waiting: The leases that wait, by due time.
         ready: The leases that are due, by urgency.
         in_flight: Calls that wait for their answer.
@@ -55,6 +57,7 @@ class Lane:
 
     queue_url: str
     kind: CallKind
+    most_entries: int
     waiting: list[HeapEntry] = field(default_factory=list, repr=False)
     ready: list[HeapEntry] = field(default_factory=list, repr=False)
     in_flight: int = 0
@@ -80,8 +83,14 @@ class Lane:
 class Lanes(dict[tuple[str, CallKind], Lane]):
     """Lanes by queue and kind of call. Each begins when it is first looked up."""
 
+    def __init__(self, service: ServiceTraits) -> None:
+        super().__init__()
+        self._service = service
+
     def __missing__(self, key: tuple[str, CallKind]) -> Lane:
-        lane = self[key] = Lane(*key)
+        _, kind = key
+        most = self._service.most_deleted if kind is CallKind.DELETE else self._service.most_changed
+        lane = self[key] = Lane(*key, most)
         return lane
 
 
@@ -99,8 +108,8 @@ class Agenda:
         lanes: The leases that wait for calls.
     """
 
-    def __init__(self) -> None:
-        self.lanes = Lanes()
+    def __init__(self, service: ServiceTraits = SQS) -> None:
+        self.lanes = Lanes(service)
         #: An entry is dead if its time is not its lease's `watched_until`.
         self._expiries: list[HeapEntry] = []
         self._numbers, self._call_numbers = itertools.count(1), itertools.count(1)
@@ -163,7 +172,7 @@ class Agenda:
             return now
         lane = self.lanes[lease.queue_url, CallKind.DELETE]
         lane.gathered += 1
-        if lane.gathered >= MAX_BATCH_ENTRIES:
+        if lane.gathered >= lane.most_entries:
             return now
         return max(now, (now if lane.held > 1 else lane.sent_at) + GATHER_SECONDS)
 
@@ -267,11 +276,11 @@ class Agenda:
     def _take_due(self, lane: Lane, now: float, due_entry: DueEntry) -> list[Entry]:
         """Remove the most urgent leases that are due from a lane, and return their entries.
 
-        If there are fewer than ten, those that are due next fill the call up.
+        If the call is not full, those that are due next fill it up.
         """
         entries: list[Entry] = []
         is_probe = lane.probe_at > -math.inf
-        most = 1 if is_probe else MAX_BATCH_ENTRIES
+        most = 1 if is_probe else lane.most_entries
         while (
             len(entries) < most
             and (first := _first(lane.ready)) is not None
@@ -295,7 +304,7 @@ class Agenda:
         entries: list[Entry] = []
         if _first_time(lane.waiting) <= now + TOGETHER_SECONDS:
             self._fill_up(lane, entries, now, with_retries=False)
-        if len(entries) == MAX_BATCH_ENTRIES:
+        if len(entries) == lane.most_entries:
             return entries
         for entry in entries:
             self.put(entry.lease)
@@ -304,13 +313,13 @@ class Agenda:
     def _fill_up(
         self, lane: Lane, entries: list[Entry], now: float, *, with_retries: bool = True
     ) -> None:
-        """Add the next leases to a call that is made anyway, up to ten entries.
+        """Add the next leases to a call that is made anyway, until it is full.
 
         So leases that were received at different times gradually share batches.
         """
         passed_over: list[HeapEntry] = []
         while (
-            len(entries) < MAX_BATCH_ENTRIES
+            len(entries) < lane.most_entries
             and len(passed_over) < _MAX_PASSED_OVER
             and (first := _first(lane.waiting)) is not None
         ):
@@ -332,7 +341,7 @@ class Agenda:
         lane.in_flight += 1
         lane.sent_at = now
         # A call that is not full takes all acks that wait.
-        is_full = len(entries) == MAX_BATCH_ENTRIES
+        is_full = len(entries) == lane.most_entries
         lane.gathered = max(0, lane.gathered - len(entries)) if is_full else 0
         threshold = min(entry.lease.terms.threshold for entry in entries)
         self._out[call.number] = (call, now + call_patience(threshold))

@@ -6,13 +6,10 @@ import math
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases.lease import Action, IdentityEnum, Lease
+from celery_sqs_heartbeat.leases.service import SQS
 
 #: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
 MAX_CALLS = 16
-#: Entries in one batch request (SQS API reference, ChangeMessageVisibilityBatch).
-MAX_BATCH_ENTRIES = 10
-#: Messages that one poll returns at most (SQS API reference, ReceiveMessage, MaxNumberOfMessages).
-MAX_RECEIVED = 10
 #: An additional poll requests at least one part of this many of the prefetch count, if that is
 #: less than a full answer. More parts would cost more receives per task.
 _PARTS = 4
@@ -107,4 +104,4 @@ class Answer:
 
 def least_beside(prefetch_count: int) -> int:
     """Return how many messages an additional poll requests at least."""
-    return min(MAX_RECEIVED, math.ceil(prefetch_count / _PARTS))
+    return min(SQS.most_received, math.ceil(prefetch_count / _PARTS))

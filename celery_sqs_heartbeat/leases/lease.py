@@ -7,9 +7,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-#: SQS keeps a message hidden for at most 12 h after it was received
-#: (SQS Developer Guide, "Visibility timeout").
-MAX_VISIBILITY_SECONDS = 43_200
+from celery_sqs_heartbeat.leases.service import SQS
 
 #: The longest lease by default: five seconds below the hard limit, as the
 #: SQS Developer Guide advises, so that a request delayed on its way is not refused.
@@ -67,6 +65,7 @@ class LeaseTerms:
     Attributes:
         extend_late: Whether to extend it after it has expired, while its task runs or waits.
             Not if the task is stopped then: no one would need the hidden message.
+        longest_hold: How long a message stays hidden after its receive at most.
         in_order: Whether messages of one group of a FIFO queue run one after the other.
     """
 
@@ -76,6 +75,7 @@ class LeaseTerms:
     extend: bool = True
     extend_late: bool = True
     in_order: bool = False
+    longest_hold: float = SQS.longest_hold
 
     @classmethod
     def of(cls, visibility_timeout: int, threshold: float | None = None) -> LeaseTerms:

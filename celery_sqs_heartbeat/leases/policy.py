@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.service import SQS
 
 #: First pause after a temporary error, in seconds. A dropped packet no longer matters by then.
 RETRY_SECONDS = 0.05
@@ -117,8 +117,9 @@ class Held(Protocol):
 
 def lease_end(lease: Held) -> float:
     """Return when the lease must end, in monotonic seconds."""
-    limit = min(lease.terms.max_lease, MAX_VISIBILITY_SECONDS)
-    return min(lease.held_since + limit, lease.received_at + MAX_VISIBILITY_SECONDS)
+    terms = lease.terms
+    limit = min(terms.max_lease, terms.longest_hold)
+    return min(lease.held_since + limit, lease.received_at + terms.longest_hold)
 
 
 def is_near_its_end(lease: Lease, now: float) -> bool:
@@ -143,7 +144,7 @@ def is_half_over(lease: Held, now: float) -> bool:
 
 def cut_release_delay(lease: Lease, delay: float, now: float) -> int:
     """Return the release delay that SQS will accept, in whole seconds, rounded up."""
-    ceiling = math.floor(lease.received_at + MAX_VISIBILITY_SECONDS - now)
+    ceiling = math.floor(lease.received_at + lease.terms.longest_hold - now)
     return max(0, min(math.ceil(delay), ceiling))
 
 
@@ -152,7 +153,7 @@ def receives_until(wait: float, *, lasts: float) -> int:
 
     A release hides it for at most 12 hours, and its last lease may last `lasts` seconds.
     """
-    return max(1, math.ceil((wait - lasts) / MAX_VISIBILITY_SECONDS))
+    return max(1, math.ceil((wait - lasts) / SQS.longest_timeout))
 
 
 def default_hold_eta(*, visibility_timeout: float, threshold: float) -> float:
@@ -163,7 +164,7 @@ def default_hold_eta(*, visibility_timeout: float, threshold: float) -> float:
     """
     extended_every = visibility_timeout - threshold
     longest = max(SHORTEST_HOLD_ETA, PARKING_EXTENSIONS * extended_every)
-    return min(longest, MAX_VISIBILITY_SECONDS)
+    return min(longest, SQS.longest_timeout)
 
 
 def has_receives_to_park(receive_count: int, max_receive_count: int | None) -> bool:
@@ -229,9 +230,9 @@ def call_patience(threshold: float) -> float:
 
 def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
     """Return how many leases can be kept with this many full batches a second."""
-    return math.floor(calls_per_second * MAX_BATCH_ENTRIES * (visibility_timeout - threshold))
+    return math.floor(calls_per_second * SQS.most_changed * (visibility_timeout - threshold))
 
 
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second it takes to keep this many leases."""
-    return leases / MAX_BATCH_ENTRIES / (visibility_timeout - threshold)
+    return leases / SQS.most_changed / (visibility_timeout - threshold)

@@ -11,7 +11,6 @@ from celery_sqs_heartbeat.leases.actions import EXTENDABLE
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import (
-    MAX_VISIBILITY_SECONDS,
     Action,
     Goal,
     Lease,
@@ -247,5 +246,5 @@ def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:
         # the delete of a deleted message, so LOST does not mean that an earlier try succeeded.
         return EventKind.DELETE_ABANDONED
     # After 12 hours SQS has made the message visible again, unless its queue is gone.
-    is_over = outcome in REFUSALS and now >= lease.received_at + MAX_VISIBILITY_SECONDS
+    is_over = outcome in REFUSALS and now >= lease.received_at + lease.terms.longest_hold
     return EventKind.DELETE_ABANDONED if is_over else EventKind.DELETE_FAILED

@@ -15,7 +15,8 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED, least_beside
+from celery_sqs_heartbeat.leases.calls import least_beside
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
@@ -174,7 +175,7 @@ class Receiver:
         """
         known = self._queues.get(queue)
         if known is None or not known.terms.in_order:
-            return MAX_RECEIVED
+            return SQS.most_received
         if not self._waitlist.has_room:
             return 0
         promised = sum(poll.count - 1 for poll in self._all_polls() if poll.source.in_order)
@@ -191,7 +192,7 @@ class Receiver:
             # It requests single messages, unless the user has set `fifo_batch`.
             return 1
         if not self._prefetch_count:
-            return MAX_RECEIVED
+            return SQS.most_received
         least = least_beside(self._prefetch_count)
         concurrency = self._concurrency or self._prefetch_count
         is_wanted = self._prefetch_count - self.intake.free - concurrency < least

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.values import closest, import_named, is_number, is_path
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.service import SQS
 
 #: Doublings after which any delay is longer than SQS allows.
 _MOST_DOUBLINGS = 64
@@ -91,11 +91,11 @@ class ExponentialDelay:
     def __post_init__(self) -> None:
         # A first delay of 0 would never grow.
         numbers = is_number(self.first) and is_number(self.longest)
-        if not (numbers and 0 < self.first <= self.longest <= MAX_VISIBILITY_SECONDS):
+        if not (numbers and 0 < self.first <= self.longest <= SQS.longest_timeout):
             raise ConfigurationError(
                 [
                     f"{self}: first must be above 0, and longest from first to "
-                    f"{MAX_VISIBILITY_SECONDS} seconds"
+                    f"{SQS.longest_timeout} seconds"
                 ]
             )
 
@@ -140,10 +140,10 @@ def seconds(value: Any, *, above: float | None = None, low: float = 0) -> float:
     """
     if not is_number(value):
         raise ValueError(f"must be a number of seconds, not {type(value).__name__}")
-    if above is not None and not above < value <= MAX_VISIBILITY_SECONDS:
-        raise ValueError(f"must be above {above:g} and at most {MAX_VISIBILITY_SECONDS} seconds")
-    if not low <= value <= MAX_VISIBILITY_SECONDS:
-        raise ValueError(f"must be {low:g} to {MAX_VISIBILITY_SECONDS} seconds")
+    if above is not None and not above < value <= SQS.longest_timeout:
+        raise ValueError(f"must be above {above:g} and at most {SQS.longest_timeout} seconds")
+    if not low <= value <= SQS.longest_timeout:
+        raise ValueError(f"must be {low:g} to {SQS.longest_timeout} seconds")
     return value
 
 
@@ -230,4 +230,4 @@ def choose_delay(setting: ReleaseDelay | None, failure: Failure) -> float | None
     # NaN is not equal to itself.
     if not is_number(delay) or delay != delay:
         raise UnusableDelay(f"it returned {delay!r}: must be a number of seconds, or None")
-    return float(min(max(delay, 0), MAX_VISIBILITY_SECONDS))
+    return float(min(max(delay, 0), SQS.longest_timeout))

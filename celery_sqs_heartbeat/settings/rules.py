@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from celery_sqs_heartbeat.common.values import is_whole
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.leases.lease import (
     DEFAULT_MAX_LEASE_SECONDS,
     DEFAULT_THRESHOLD_PART,
     LeaseTerms,
 )
 from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, read_release_delay, seconds
 
 #: The longest sleep of the keeper by default, in seconds.
@@ -72,7 +72,7 @@ def _whole(value: Any) -> float:
 
 
 def _is_batch(value: Any) -> bool:
-    return is_whole(value) and 1 <= value <= MAX_BATCH_ENTRIES
+    return is_whole(value) and 1 <= value <= SQS.most_received
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Rules:
     on_lost: str | None = setting(one_of("warn", "revoke", "terminate"))
     fifo: str | None = setting(one_of("strict", "parallel"))
     fifo_batch: int | None = setting(
-        obeying(_is_batch, f"a whole number of messages, 1 to {MAX_BATCH_ENTRIES}")
+        obeying(_is_batch, f"a whole number of messages, 1 to {SQS.most_received}")
     )
     fifo_retry: str | None = setting(one_of("release", "send"))
     extend: bool | None = None

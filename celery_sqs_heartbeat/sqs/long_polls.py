@@ -21,7 +21,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 
@@ -107,7 +107,7 @@ class Source:
 
     name: str
     receive: Callable[[Poll], Sequence[Raw]] = field(repr=False)
-    most: Callable[[], int] = field(default=lambda: MAX_RECEIVED, repr=False)
+    most: Callable[[], int] = field(default=lambda: SQS.most_received, repr=False)
     least: Callable[[bool], int] = field(default=lambda is_beside: 1, repr=False)
     pause: float = 0.0
     in_order: bool = False
@@ -254,7 +254,7 @@ class Receiving:
         return 0 < len(own) < MAX_POLLS and not is_waiting and is_room
 
     def _claim(self, source: Source, room: int) -> Poll:
-        free, most = room - self._booked, min(MAX_RECEIVED, source.most())
+        free, most = room - self._booked, min(SQS.most_received, source.most())
         own = self._polls_of(source)
         if len(self._sources) == 1:
             count = booked = max(1, min(most, free))
@@ -275,7 +275,7 @@ class Receiving:
         """Let polls that wait for more room have it."""
         for poll in self._open:
             if poll.grown is not None and (free := room - self._booked) > 0:
-                most = min(MAX_RECEIVED, poll.source.most())
+                most = min(SQS.most_received, poll.source.most())
                 more = max(0, min(most - poll.count, free))
                 poll.count, poll.booked = poll.count + more, poll.booked + more
                 if poll.count >= min(poll.source.least(False), most):

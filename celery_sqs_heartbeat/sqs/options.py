@@ -12,11 +12,9 @@ from botocore.config import Config
 
 from celery_sqs_heartbeat.common.values import NotImportable, import_named, is_number, is_whole
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.message import is_fifo
+from celery_sqs_heartbeat.leases.service import SQS
 
-#: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
-MAX_WAIT = 20
 #: The entries of kombu's `client-config` that limit a call's duration, in seconds.
 TIMEOUTS = ("connect_timeout", "read_timeout")
 
@@ -100,7 +98,7 @@ def _predefined_faults(given: object) -> Iterator[str]:
 
 
 def _is_wait(value: object) -> bool:
-    return is_whole(value) and 0 <= value <= MAX_WAIT
+    return is_whole(value) and 0 <= value <= SQS.longest_wait
 
 
 def _is_timeout(value: Any) -> bool:
@@ -116,7 +114,7 @@ def _is_created_timeout(value: Any) -> bool:
     if value is None or value == "":
         return True
     try:
-        return 0 <= int(float(value)) <= MAX_VISIBILITY_SECONDS
+        return 0 <= int(float(value)) <= SQS.longest_timeout
     except (TypeError, ValueError, OverflowError):
         return False
 
@@ -131,7 +129,7 @@ def _is_role(value: object) -> bool:
 
 
 def _is_lifetime(value: Any) -> bool:
-    return is_number(value) and 0 < value <= MAX_VISIBILITY_SECONDS
+    return is_number(value) and 0 < value <= SQS.longest_timeout
 
 
 def _is_attributes(value: object) -> bool:
@@ -141,7 +139,7 @@ def _is_attributes(value: object) -> bool:
 
 
 _RULES: _Rules = {
-    "wait_time_seconds": (_is_wait, f"a whole number of seconds from 0 to {MAX_WAIT}"),
+    "wait_time_seconds": (_is_wait, f"a whole number of seconds from 0 to {SQS.longest_wait}"),
     "polling_interval": (_is_pause, "a number of seconds, 0 or more"),
     "is_secure": (lambda value: value is None or isinstance(value, bool), "True or False"),
     "queue_name_prefix": (lambda value: isinstance(value, str), "a string"),
@@ -158,7 +156,7 @@ _ROLE_RULES: _Rules = {
 _CREATION_RULES: _Rules = {
     "visibility_timeout": (
         _is_created_timeout,
-        f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
+        f"a whole number of seconds from 0 to {SQS.longest_timeout}",
     ),
     "sqs-creation-attributes": (_is_attributes, "a dict with a string for each attribute's name"),
 }

@@ -11,8 +11,9 @@ from typing import Any
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes, of_exception
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class ConsumedQueue:
     task_terms: Mapping[str, LeaseTerms] = field(default_factory=dict)
     timeout: int | None = None
     max_receive_count: int | None = None
-    batch: int = MAX_RECEIVED
+    batch: int = SQS.most_received
     wait: int = 0
     pause: float = 0.0
     system_attributes: Sequence[str] = ()

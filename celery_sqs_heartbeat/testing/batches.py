@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.testing.errors import SqsError, internal, throttled
 from celery_sqs_heartbeat.testing.faults import Faults
 
@@ -23,7 +23,7 @@ def check_batch(entries: Any) -> None:
     """
     if not entries:
         raise SqsError(_PREFIX + "EmptyBatchRequest", "There should be at least one entry.")
-    if len(entries) > MAX_BATCH_ENTRIES:
+    if len(entries) > SQS.most_changed:
         raise SqsError(
             _PREFIX + "TooManyEntriesInBatchRequest",
             f"Maximum number of entries per request are 10. You have sent {len(entries)}.",

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.testing import errors
 from celery_sqs_heartbeat.testing.deduplication import Deduplication, id_by_content
 from celery_sqs_heartbeat.testing.delivery import available_of_fifo, available_of_standard
@@ -133,7 +133,7 @@ class SimulatedQueue:
         """
         self.expire(now)
         message = self._handles.find(handle)
-        if not 0 <= timeout <= MAX_VISIBILITY_SECONDS:
+        if not 0 <= timeout <= SQS.longest_timeout:
             raise errors.out_of_range("VisibilityTimeout", timeout, "Must be between 0 and 43200")
         if message.is_deleted:
             raise errors.not_available(handle)
@@ -143,7 +143,7 @@ class SimulatedQueue:
             return
         # On a standard queue a stale handle still changes the message, and so breaks the lease of
         # anyone who has received it since (L).
-        if now + timeout > message.received_at + MAX_VISIBILITY_SECONDS:
+        if now + timeout > message.received_at + SQS.longest_hold:
             raise errors.beyond_limit(timeout)
         message.visible_at = now + timeout
 

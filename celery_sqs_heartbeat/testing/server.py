@@ -14,7 +14,7 @@ import click
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.common.exits import Command, Refusal
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
 from celery_sqs_heartbeat.testing.names import check_name
@@ -49,9 +49,9 @@ class QueueArgument:
             check_name(name, is_fifo=name.endswith(".fifo"))
         except SqsError as error:
             raise click.BadParameter(f"{name!r}: {error.text}") from None
-        if parsed.visibility_timeout > MAX_VISIBILITY_SECONDS or parsed.max_receive_count == 0:
+        if parsed.visibility_timeout > SQS.longest_timeout or parsed.max_receive_count == 0:
             raise click.BadParameter(
-                f"{text!r}: VT must be 0 to {MAX_VISIBILITY_SECONDS}, maxReceiveCount at least 1"
+                f"{text!r}: VT must be 0 to {SQS.longest_timeout}, maxReceiveCount at least 1"
             )
         return parsed
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.recent import RecentEnds
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.link.watching import wait_readable
@@ -206,7 +206,7 @@ class Feed:
         and acks.
         """
         slots = self._kombu.free_slots()
-        most = MAX_RECEIVED if slots is None else min(MAX_RECEIVED, slots)
+        most = SQS.most_received if slots is None else min(SQS.most_received, slots)
         return int(min(most, self._free_in_pool)) if self._heartbeat.is_green else most
 
     @property

@@ -10,8 +10,8 @@ from dataclasses import replace
 from celery_sqs_heartbeat.common.escaping import seconds
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.settings.release_delay import Failure, choose_delay, name_of
 from celery_sqs_heartbeat.settings.rules import CALLS_PER_SECOND, DEFAULT_FIFO_BATCH
@@ -363,7 +363,7 @@ class LeasedQueues:
             },
             timeout=timeout,
             max_receive_count=self._queues.get(lease_url).max_receive_count,
-            batch=batch if keeps_order else MAX_RECEIVED,
+            batch=batch if keeps_order else SQS.most_received,
             wait=self._terms.longest_wait(queue, timeout, wait),
             pause=pause,
             system_attributes=system_attributes,

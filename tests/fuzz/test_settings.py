@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings import NAMES, PREFIX, Rules, Settings, read_settings
 from celery_sqs_heartbeat.settings.release_delay import (
     ExponentialDelay,
@@ -78,8 +79,8 @@ def check_faults(error: ConfigurationError) -> None:
 
 
 def check(terms: LeaseTerms, interval: float | None) -> None:
-    assert 0 < terms.threshold < terms.visibility_timeout <= MAX_VISIBILITY_SECONDS
-    assert terms.visibility_timeout <= terms.max_lease <= MAX_VISIBILITY_SECONDS
+    assert 0 < terms.threshold < terms.visibility_timeout <= SQS.longest_timeout
+    assert terms.visibility_timeout <= terms.max_lease <= SQS.longest_timeout
     assert interval is None or 0 < interval < terms.threshold
 
 
@@ -106,7 +107,7 @@ def test_settings_of_any_value_are_accepted_or_refused(
         if isinstance(scope.release_delay, ExponentialDelay) or not callable(scope.release_delay):
             delay = choose_delay(scope.release_delay, FAILURE)
             assert delay is not None
-            assert 0 <= delay <= MAX_VISIBILITY_SECONDS
+            assert 0 <= delay <= SQS.longest_timeout
 
 
 @FUZZ

@@ -6,7 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
+from celery_sqs_heartbeat.leases.service import SQS
 from tests.simulation.polls import WAIT_SECONDS
 from tests.simulation.profile import is_ordered
 from tests.simulation.truth import MessageTruth
@@ -62,7 +62,7 @@ class Order:
     def calls_a_period(self) -> int:
         """Return how many calls extend all of a worker's leases, including the waiting ones."""
         held = self._world.profile.prefetch + self.waiting
-        return math.ceil(held / MAX_BATCH_ENTRIES) if self.is_kept else 1
+        return math.ceil(held / SQS.most_changed) if self.is_kept else 1
 
     def check_start(self, worker: str, truth: MessageTruth) -> None:
         """Check that SQS has deleted every message ahead of the one that begins.

@@ -5,14 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, Outcome
-from celery_sqs_heartbeat.leases.lease import (
-    MAX_VISIBILITY_SECONDS,
-    Action,
-    Goal,
-    Lease,
-    LeaseStatus,
-)
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.service import SQS
 from tests.simulation.truth import MessageTruth, Violation
 
 #: After one of these answers, or without an answer, a release may have taken effect.
@@ -34,7 +29,7 @@ class CallRules:
         """Check a call that is about to be sent. `now` is a time of the keeper's clock."""
         entries = call.entries
         handles = [entry.receipt_handle for entry in entries]
-        if not 1 <= len(entries) <= MAX_BATCH_ENTRIES or len(set(handles)) != len(handles):
+        if not 1 <= len(entries) <= SQS.most_changed or len(set(handles)) != len(handles):
             raise Violation(f"5: a batch of {handles}")
         if {entry.lease.queue_url for entry in entries} != {call.queue_url}:
             raise Violation("5: a batch of several queues")
@@ -45,11 +40,11 @@ class CallRules:
                     raise Violation(f"3: {handle} is extended after its release was sent")
                 if self._deletes.get(handle):
                     raise Violation(f"3: {handle} is extended while its delete is under way")
-                if not 1 <= entry.timeout <= MAX_VISIBILITY_SECONDS:
+                if not 1 <= entry.timeout <= SQS.longest_timeout:
                     raise Violation(f"4: an extension by {entry.timeout} s")
                 if now + entry.timeout <= lease.expires_at:
                     raise Violation(f"4: {handle} is shortened")
-                if now + entry.timeout > lease.received_at + MAX_VISIBILITY_SECONDS:
+                if now + entry.timeout > lease.received_at + SQS.longest_hold:
                     raise Violation(f"4: {handle} would be held past 12 h after its receive")
             elif entry.action is Action.RELEASE:
                 if handle in self._given_back:

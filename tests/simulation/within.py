@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import MAX_RECEIVED
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
@@ -155,7 +155,9 @@ class Within:
 
     def _most_wanted(self) -> int:
         is_ordered = self._world.order.is_kept
-        return min(MAX_RECEIVED, self._waitlist.most_wanted) if is_ordered else MAX_RECEIVED
+        return (
+            min(SQS.most_received, self._waitlist.most_wanted) if is_ordered else SQS.most_received
+        )
 
     def take(self, queue: ConsumedQueue, messages: list[Message], sent_at: float) -> None:
         """Take the messages of a poll in."""

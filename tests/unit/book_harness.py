@@ -7,6 +7,7 @@ from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
+from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 QUEUE = "https://sqs/1/q"
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -15,8 +16,8 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 class BookHarness:
     """Receives, plans and answers on a clock that the test moves."""
 
-    def __init__(self) -> None:
-        self.book = LeaseBook(jitter=lambda: 1.0)
+    def __init__(self, service: ServiceTraits = SQS) -> None:
+        self.book = LeaseBook(jitter=lambda: 1.0, service=service)
         self.now = 1000.0
         self.events: list[Event] = []
 

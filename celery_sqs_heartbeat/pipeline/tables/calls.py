@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.journal_events import CALLED, RECEIVED
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.pipeline.prices import price_column
 from celery_sqs_heartbeat.pipeline.schema import CALLS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape, us_of
@@ -70,7 +70,7 @@ def _receives(events: DataFrame) -> DataFrame:
         .withColumn("kind", F.lit("receive"))
         .withColumn(
             "parts",
-            F.when(F.col("asked").isNull(), CALL_PARTS // MAX_BATCH_ENTRIES)
+            F.when(F.col("asked").isNull(), CALL_PARTS // SQS.most_changed)
             .when(F.col("is_same"), 0)
             .otherwise(CALL_PARTS),
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
-_LONGEST_US = MAX_VISIBILITY_SECONDS * 1_000_000
+_LONGEST_US = SQS.longest_timeout * 1_000_000
 
 
 def stays_of(attempts: DataFrame) -> DataFrame:
