@@ -18,10 +18,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.backlog import Origin, record_of
+from celery_sqs_heartbeat.journal.fields import Origin, fields_of, line_of
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.opening import open_journal
-from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
@@ -87,7 +86,7 @@ def line_seconds(events: list[Event], rounds: int) -> float:
 
     def encode() -> None:
         for event in events:
-            line_of(record_of(event, 1, origin))
+            line_of(fields_of(event, 1, origin))
 
     return min(timeit.repeat(encode, number=1, repeat=rounds)) / len(events)
 
@@ -97,7 +96,7 @@ def sizes(events: list[Event]) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         journal = open_journal(folder, queue_limit=len(events))
         origin = Origin(wid="0123456789ab", started_at=0.0, offset=1_700_000_000_000_000)
-        plain = sum(len(line_of(record_of(each, n, origin))) for n, each in enumerate(events))
+        plain = sum(len(line_of(fields_of(each, n, origin))) for n, each in enumerate(events))
         for event in events:
             journal(event)
         journal._writer.finish(0)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Origin, microseconds, record_of
-from celery_sqs_heartbeat.journal.journal_events import (
+from celery_sqs_heartbeat.journal.fields import (
     KEEPER_LATE,
     WORKER_STARTED,
     WORKER_STOPPED,
-    KeeperLate,
-    Record,
-    WorkerStarted,
-    WorkerStopped,
+    Origin,
+    fields_of,
+    fields_of_start,
+    line_of,
+    microseconds,
 )
-from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import Event
@@ -47,32 +47,21 @@ class Recorder:
 
     def __call__(self, event: Event) -> None:
         """Write an event of the keeper."""
-        self._put(record_of(event, self._next(), self._origin))
+        self._put(fields_of(event, self._next(), self._origin))
 
     def start(self, info: WorkerInfo) -> None:
         """Write the worker's first line."""
-        self._put(
-            WorkerStarted(
-                **self._origin.stamp(WORKER_STARTED, self._clock(), self._next()),
-                host=self._identity.host,
-                pid=self._identity.pid,
-                boot=self._identity.boot,
-                node=info.node,
-                pool=info.pool,
-                concurrency=info.concurrency,
-                settings=dict(info.settings),
-                versions=dict(info.versions),
-            )
-        )
+        stamp = self._origin.stamp(WORKER_STARTED, self._clock(), self._next())
+        self._put(stamp | fields_of_start(self._identity, info))
 
     def note_late(self, seconds: float) -> None:
         """Write that the keeper was late."""
         stamp = self._origin.stamp(KEEPER_LATE, self._clock(), self._next())
-        self._put(KeeperLate(**stamp, late_us=microseconds(seconds) or 0))
+        self._put(stamp | {"late_us": microseconds(seconds) or 0})
 
     def stop(self) -> None:
         """Write the worker's last line."""
-        self._put(WorkerStopped(**self._origin.stamp(WORKER_STOPPED, self._clock(), self._next())))
+        self._put(self._origin.stamp(WORKER_STOPPED, self._clock(), self._next()))
 
     def close(self) -> None:
         """Finish the files, also those of a killed worker."""
@@ -83,8 +72,8 @@ class Recorder:
         self.lines += 1
         return self.lines
 
-    def _put(self, record: Record) -> None:
-        self._waiting.append((record.ts, line_of(record)))
+    def _put(self, fields: dict[str, Any]) -> None:
+        self._waiting.append((fields["ts"], line_of(fields)))
         if len(self._waiting) >= _BATCH:
             self._flush()
 

@@ -6,16 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Backlog, Origin, microseconds, record_of
-from celery_sqs_heartbeat.journal.journal_events import (
+from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.fields import (
     KEEPER_LATE,
     WORKER_STARTED,
     WORKER_STOPPED,
-    KeeperLate,
-    WorkerStarted,
-    WorkerStopped,
+    Origin,
+    fields_of,
+    fields_of_start,
+    microseconds,
 )
 from celery_sqs_heartbeat.journal.journal_writer import JournalWriter
 from celery_sqs_heartbeat.journal.shipping import Shipper
@@ -56,7 +58,7 @@ class Journal:
     def __call__(self, event: Event) -> None:
         """Record an event."""
         if self._is_open:
-            self._backlog.put(record_of, event)
+            self._backlog.put(fields_of, event)
 
     def note_late(self, seconds: float) -> None:
         """Record that the keeper was delayed by this time."""
@@ -141,28 +143,19 @@ class Journal:
                 )
             self._is_faulty = True
 
-    def _started(self, told: tuple[float, WorkerInfo], seq: int, origin: Origin) -> WorkerStarted:
+    def _started(self, told: tuple[float, WorkerInfo], seq: int, origin: Origin) -> dict[str, Any]:
         at, info = told
-        return WorkerStarted(
-            **origin.stamp(WORKER_STARTED, at, seq),
-            dropped=self._writer.dropped,
-            host=self._identity.host,
-            pid=self._identity.pid,
-            boot=self._identity.boot,
-            node=info.node,
-            pool=info.pool,
-            concurrency=info.concurrency,
-            settings=dict(info.settings) or None,
-            versions=dict(info.versions) or None,
-        )
+        fields = origin.stamp(WORKER_STARTED, at, seq)
+        return fields | self._lost() | fields_of_start(self._identity, info)
 
-    def _late(self, told: tuple[float, float], seq: int, origin: Origin) -> KeeperLate:
+    def _late(self, told: tuple[float, float], seq: int, origin: Origin) -> dict[str, Any]:
         at, seconds = told
-        return KeeperLate(
-            **origin.stamp(KEEPER_LATE, at, seq),
-            dropped=self._writer.dropped,
-            late_us=microseconds(seconds) or 0,
-        )
+        fields = origin.stamp(KEEPER_LATE, at, seq)
+        return fields | self._lost() | {"late_us": microseconds(seconds) or 0}
 
-    def _stopped(self, at: float, seq: int, origin: Origin) -> WorkerStopped:
-        return WorkerStopped(**origin.stamp(WORKER_STOPPED, at, seq), dropped=self._writer.dropped)
+    def _stopped(self, at: float, seq: int, origin: Origin) -> dict[str, Any]:
+        return origin.stamp(WORKER_STOPPED, at, seq) | self._lost()
+
+    def _lost(self) -> dict[str, int]:
+        dropped = self._writer.dropped
+        return {"dropped": dropped} if dropped else {}

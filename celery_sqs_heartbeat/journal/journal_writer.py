@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
-from celery_sqs_heartbeat.journal.backlog import Backlog, Make, Origin
+from celery_sqs_heartbeat.journal.backlog import Backlog, Make
+from celery_sqs_heartbeat.journal.fields import Origin, line_of
 from celery_sqs_heartbeat.journal.layout import day_of
-from celery_sqs_heartbeat.journal.packing import line_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
 from celery_sqs_heartbeat.journal.shipping import OutageLog, Shipper
@@ -124,8 +124,8 @@ class JournalWriter:
         fault: Exception | None = None
         for make, subject, seq in items:
             try:
-                record = make(subject, seq, self._origin)
-                lines.append((record.ts, line_of(record)))
+                fields = make(subject, seq, self._origin)
+                lines.append((fields["ts"], line_of(fields)))
             except Exception as error:
                 fault = error
         return lines, fault

@@ -11,7 +11,8 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.journal_facts import Identity
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.journal.backlog import Backlog, Origin
+from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.fields import Origin
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.journal_writer import JournalWriter, wall_clock
 from celery_sqs_heartbeat.journal.packing import Opener

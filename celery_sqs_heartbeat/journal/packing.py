@@ -1,9 +1,8 @@
-"""Writes records as lines of JSON, compressed in frames that can be read one after another."""
+"""Compresses lines of JSON in frames that can be read one after another."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -11,21 +10,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from celery_sqs_heartbeat.journal.fields import is_whole
 from celery_sqs_heartbeat.journal.folders import Folder
-from celery_sqs_heartbeat.journal.journal_events import EVENTS, Record
 from celery_sqs_heartbeat.journal.layout import hidden
-
-#: ASCII only, because task names may contain characters that UTF-8 can't encode.
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-
-_DEFAULTS = {
-    record: tuple((each.name, each.default) for each in dataclasses.fields(record))
-    for record in EVENTS.values()
-}
-
-#: The start and the end of each complete line.
-_BEGIN = b'{"v":'
-_END = b"}\n"
 
 #: Bytes of lines in a frame, before compression. Larger frames hardly compress better.
 FRAME_BYTES = 1 << 20
@@ -35,25 +22,6 @@ _READ_BYTES = 1 << 16
 #: Makes a file from a descriptor, like `FileIO`. It must not buffer, because a forked child would
 #: write the buffer a second time.
 Opener = Callable[[int, str], FileIO]
-
-
-def slim(record: Record) -> dict[str, Any]:
-    """Return the record's fields, except those with default values."""
-    return {
-        name: value
-        for name, default in _DEFAULTS[type(record)]
-        if (value := getattr(record, name)) != default
-    }
-
-
-def line_of(record: Record) -> bytes:
-    """Return the record as one line, with a line break."""
-    return _encode(slim(record)).encode() + b"\n"
-
-
-def is_whole(line: bytes) -> bool:
-    """Return whether a line was written to its end."""
-    return line.startswith(_BEGIN) and line.endswith(_END)
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

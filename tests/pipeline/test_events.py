@@ -14,9 +14,7 @@ import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
-from celery_sqs_heartbeat.journal.backlog import record_of
-from celery_sqs_heartbeat.journal.journal_events import WORKER_STARTED, Record, WorkerStarted
-from celery_sqs_heartbeat.journal.packing import line_of, slim
+from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
@@ -37,17 +35,17 @@ Line = dict[str, Any]
 FIRST = datetime.date(2026, 3, 14)
 NEXT = FIRST + datetime.timedelta(days=1)
 ONE_DAY = 86_400 * SECOND
-STARTED_RECORD = WorkerStarted(
+START = {
     **ORIGIN.stamp(WORKER_STARTED, ORIGIN.started_at, 1),
-    host="h1",
-    pid=7,
-    boot="b1",
-    node="celery@h1",
-    pool="prefork",
-    concurrency=4,
-    settings={"threshold": "20"},
-    versions={"celery": "5.6"},
-)
+    "host": "h1",
+    "pid": 7,
+    "boot": "b1",
+    "node": "celery@h1",
+    "pool": "prefork",
+    "concurrency": 4,
+    "settings": {"threshold": "20"},
+    "versions": {"celery": "5.6"},
+}
 
 
 def lines(count: int, wid: str = "w1", **fields: Any) -> list[Line]:
@@ -308,23 +306,23 @@ def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
 def test_lines_of_a_worker_are_read_back_field_by_field(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    records: list[Record] = [
-        STARTED_RECORD,
-        *(record_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
+    written = [
+        START,
+        *(fields_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
     ]
     writer = SegmentWriter(
         Root(tmp_path, is_private=False), ORIGIN.wid, Rotation(), clock=lambda: 0.0
     )
-    half = len(records) // 2
-    writer.write((record.ts, line_of(record)) for record in records[:half])
+    half = len(written) // 2
+    writer.write((fields["ts"], line_of(fields)) for fields in written[:half])
     writer.rotate()
-    writer.write((record.ts, line_of(record)) for record in records[half:])
+    writer.write((fields["ts"], line_of(fields)) for fields in written[half:])
     found = {
         row["seq"]: row.asDict() for row in events_of(read_lines(spark, str(tmp_path))).collect()
     }
     nothing = dict.fromkeys(EVENTS.names)
     assert found == {
-        record.seq: {**nothing, **slim(record), "skew_us": 0, "dt": FIRST} for record in records
+        fields["seq"]: {**nothing, **fields, "skew_us": 0, "dt": FIRST} for fields in written
     }
     assert rejects(spark, tmp_path) == set()
     writer.rotate()

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.journal.journal_events import EVENTS as RECORDS
+from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.journal.kinds import TABLE_NAMES
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
 from tests.pipeline.builders import frame_of
 
 
 def test_the_events_have_each_field_of_the_journal_with_its_type() -> None:
-    fields = {
-        field.name: field.metadata["type"]
-        for record in RECORDS.values()
-        for field in dataclasses.fields(record)
-    }
+    fields = {field.name: field.type for field in FIELDS}
     columns = {column.name: column.type for column in EVENTS.columns}
     assert columns == {**fields, "skew_us": "bigint"}
 

@@ -19,8 +19,7 @@ from celery_sqs_heartbeat.cli.status.page_targets import Target
 from celery_sqs_heartbeat.cli.terminal.output import laid_out
 from celery_sqs_heartbeat.cli.tune.settings_code import as_text
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
-from celery_sqs_heartbeat.journal.backlog import record_of
-from celery_sqs_heartbeat.journal.packing import slim
+from celery_sqs_heartbeat.journal.fields import fields_of
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import EventKind
@@ -113,7 +112,7 @@ def test_every_module_that_logs_text_from_messages_escapes_it() -> None:
 
 
 def test_a_printed_journal_has_one_line_per_event() -> None:
-    fields = slim(record_of(event_of(task=EVIL, task_id=EVIL, cause=EVIL), 1, ORIGIN))
+    fields = fields_of(event_of(task=EVIL, task_id=EVIL, cause=EVIL), 1, ORIGIN)
     assert is_harmless(text_of(fields))
 
 

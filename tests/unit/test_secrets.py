@@ -55,8 +55,7 @@ PLAIN = {
     *("fifo", "fifo_batch", "fifo_retry"),
     *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
     *("wait_time", "polling_interval", "created_timeout"),
-    # Fields of a journal's line. `dlv` is a part of the handle's hash.
-    *("ev", "wid", "msg", "dlv", "act", "err"),
+    "wid",
 }
 #: The same for ambiguous names.
 PLAIN_OF_CLASS = {
@@ -91,7 +90,6 @@ PLAIN_OF_CLASS = {
     # An object whose repr is its address.
     ("Broker", "channel"),
     # Our settings by name, without the token.
-    ("WorkerStarted", "settings"),
     ("WorkerInfo", "settings"),
     # The path of a function, and the writer of a journal.
     ("Settings", "session"),

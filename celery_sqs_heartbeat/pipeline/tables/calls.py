@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.journal_events import CALLED, RECEIVED
+from celery_sqs_heartbeat.journal.fields import CALLED, RECEIVED
 from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.pipeline.prices import price_column
 from celery_sqs_heartbeat.pipeline.schema import CALLS, PARTITION
@@ -30,7 +30,7 @@ def entry_parts() -> Column:
 
 def is_entry() -> Column:
     """Return whether an event is SQS's answer to an entry of a call."""
-    return F.col("ev").isin(*sorted(CALLED)) & F.col("batch").isNotNull()
+    return F.col("ev").isin(*CALLED) & F.col("batch").isNotNull()
 
 
 def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:

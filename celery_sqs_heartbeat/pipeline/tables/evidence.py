@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.journal_events import CALLED
+from celery_sqs_heartbeat.journal.fields import CALLED
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.pipeline.tables.failing import SLOW_PART

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.journal_events import EVENTS, VERSION
+from celery_sqs_heartbeat.journal.fields import EVENTS, VERSION
 from celery_sqs_heartbeat.pipeline.schema import REJECTS
 from celery_sqs_heartbeat.pipeline.storage.line_marks import CORRUPT, DAY, FILE, TORN, is_wanted
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.journal_events import KEEPER_LATE, PERMISSIONS
+from celery_sqs_heartbeat.journal.fields import KEEPER_LATE, PERMISSIONS
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US

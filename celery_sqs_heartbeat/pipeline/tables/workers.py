@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.journal_events import KEEPER_LATE, WORKER_STARTED, WORKER_STOPPED
+from celery_sqs_heartbeat.journal.fields import KEEPER_LATE, WORKER_STARTED, WORKER_STOPPED
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, WORKERS
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.journal_events import KEEPER_LATE
+from celery_sqs_heartbeat.journal.fields import KEEPER_LATE
 from celery_sqs_heartbeat.pipeline.tables.bins import bin_column
 from celery_sqs_heartbeat.pipeline.tables.calls import CALL_PARTS, entry_parts
 from celery_sqs_heartbeat.pipeline.tuning.confidence import ENOUGH

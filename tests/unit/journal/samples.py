@@ -10,7 +10,7 @@ from typing import Any
 
 import zstandard
 
-from celery_sqs_heartbeat.journal.backlog import Origin
+from celery_sqs_heartbeat.journal.fields import Origin
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind

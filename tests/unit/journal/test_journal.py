@@ -14,7 +14,8 @@ import pytest
 
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Backlog, record_of
+from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.fields import fields_of
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.reading import read_journal
@@ -122,9 +123,9 @@ def test_events_beyond_the_queue_are_dropped_counted_and_visible(
 def test_the_thread_wakes_up_when_the_queue_is_half_full() -> None:
     backlog = Backlog(10)
     for _ in range(5):
-        backlog.put(record_of, event_of())
+        backlog.put(fields_of, event_of())
     assert not backlog.wakeup.wait(0)
-    backlog.put(record_of, event_of())
+    backlog.put(fields_of, event_of())
     assert backlog.wakeup.wait(0)
 
 

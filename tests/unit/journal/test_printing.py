@@ -9,9 +9,7 @@ from click.testing import CliRunner
 
 from celery_sqs_heartbeat.common.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
-from celery_sqs_heartbeat.journal.backlog import record_of
-from celery_sqs_heartbeat.journal.journal_events import WORKER_STARTED, WorkerStarted
-from celery_sqs_heartbeat.journal.packing import line_of
+from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.calls import Outcome
@@ -33,16 +31,14 @@ OTHER = event_of(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    started = WorkerStarted(
-        **ORIGIN.stamp(WORKER_STARTED, STARTED, 1), host="h", pid=4, settings={"on_lost": "warn"}
-    )
+    started = ORIGIN.stamp(WORKER_STARTED, STARTED, 1)
+    started |= {"host": "h", "pid": 4, "settings": {"on_lost": "warn"}}
     # The later event is in the segment that is read first.
     for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
         writer = SegmentWriter(Root(tmp_path, is_private=False), wid, Rotation(), Clocks().clock)
-        records = [record_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]
-        if wid == "b":
-            writer.write([(started.ts, line_of(started))])
-        writer.write([(record.ts, line_of(record)) for record in records])
+        lines = [fields_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]
+        lines = [started, *lines] if wid == "b" else lines
+        writer.write([(fields["ts"], line_of(fields)) for fields in lines])
         writer.rotate()
     return tmp_path
 

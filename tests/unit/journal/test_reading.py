@@ -11,14 +11,13 @@ from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat.common.exits import DONE, FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main
-from celery_sqs_heartbeat.journal.backlog import record_of
-from celery_sqs_heartbeat.journal.packing import line_of
+from celery_sqs_heartbeat.journal.fields import fields_of, line_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_journal, read_segments
 from celery_sqs_heartbeat.journal.zstd_frames import is_whole
 from celery_sqs_heartbeat.leases.events import EventKind
 from tests.unit.journal.samples import DAY, ORIGIN, event_of
 
-LINES = [line_of(record_of(event_of(kind), seq, ORIGIN)) for seq, kind in enumerate(EventKind, 1)]
+LINES = [line_of(fields_of(event_of(kind), seq, ORIGIN)) for seq, kind in enumerate(EventKind, 1)]
 ALL = b"".join(LINES)
 SKIPPED = b"\x50\x2a\x4d\x18\x03\x00\x00\x00any"
 
