@@ -18,9 +18,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.fields import Origin, fields_of, line_of
-from celery_sqs_heartbeat.journal.layout import closed_segments
-from celery_sqs_heartbeat.journal.opening import open_journal
+from celery_sqs_heartbeat.journal.folder import closed_segments
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
@@ -76,7 +76,8 @@ def caller_seconds(event: Event, calls: int, rounds: int) -> float:
     """Return the shortest time of `journal(event)`."""
     with tempfile.TemporaryDirectory() as folder:
         # It is not started, so nothing else runs.
-        journal = open_journal(folder, queue_limit=calls * rounds + 1)
+        journal = journals.Journal(folder)
+        journals.QUEUE_LIMIT = calls * rounds + 1
         return min(timeit.repeat(lambda: journal(event), number=calls, repeat=rounds)) / calls
 
 
@@ -94,12 +95,13 @@ def line_seconds(events: list[Event], rounds: int) -> float:
 def sizes(events: list[Event]) -> tuple[float, float]:
     """Return the bytes of a line, plain and compressed."""
     with tempfile.TemporaryDirectory() as folder:
-        journal = open_journal(folder, queue_limit=len(events))
+        journal = journals.Journal(folder)
+        journals.QUEUE_LIMIT = len(events)
         origin = Origin(wid="0123456789ab", started_at=0.0, offset=1_700_000_000_000_000)
         plain = sum(len(line_of(fields_of(each, n, origin))) for n, each in enumerate(events))
         for event in events:
             journal(event)
-        journal._writer.finish(0)
+        journal._finish()
         packed = sum(path.stat().st_size for path in closed_segments(Path(folder)))
     return plain / len(events), packed / len(events)
 

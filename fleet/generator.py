@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.journal.layout import closed_segments
-from celery_sqs_heartbeat.journal.packing import unpack
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.folder import Root, closed_segments
+from celery_sqs_heartbeat.journal.reading import unpack
+from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from fleet.truth import idle_of, pairs_of
 from fleet.world import World
 
@@ -62,9 +61,10 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
 
 def _copy(segment: Path, journal: Path, number: int) -> None:
     wid = _other_id(segment.parent.name.removeprefix("worker="), number)
-    writer = SegmentWriter(Root(journal, is_private=False), wid, Rotation(), lambda: 0.0)
+    writer = SegmentWriter(Root(journal, is_private=False), wid, lambda: 0.0)
     writer.write(_other_lines(segment, number))
-    writer.rotate()
+    if writer.fault is None:
+        writer.close()
     if writer.fault is not None:
         raise writer.fault
 

@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.journal.fields import (
     line_of,
     microseconds,
 )
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.events import Event
 
 #: How many lines are written together.
@@ -40,9 +40,7 @@ class Recorder:
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
-        self._writer = SegmentWriter(
-            Root(folder, is_private=False), identity.wid, Rotation(max_age=3600.0), clock
-        )
+        self._writer = SegmentWriter(Root(folder, is_private=False), identity.wid, clock)
         self._waiting: list[tuple[int, bytes]] = []
 
     def __call__(self, event: Event) -> None:
@@ -66,7 +64,7 @@ class Recorder:
     def close(self) -> None:
         """Finish the files, also those of a killed worker."""
         self._flush()
-        self._writer.rotate()
+        self._writer.close()
 
     def _next(self) -> int:
         self.lines += 1
@@ -79,7 +77,6 @@ class Recorder:
 
     def _flush(self) -> None:
         self._writer.write(self._waiting)
-        self._writer.rotate_if_old()
         self._waiting = []
         if self._writer.fault is not None:
             raise self._writer.fault

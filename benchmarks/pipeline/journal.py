@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.journal.layout import closed_path, hidden, segment_path
-from celery_sqs_heartbeat.journal.packing import pack
-from celery_sqs_heartbeat.journal.rooted import Root
+from celery_sqs_heartbeat.journal.folder import Root, hidden, segment_path
+from celery_sqs_heartbeat.journal.segments import pack
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
 
@@ -48,7 +47,7 @@ def write_journal(events: DataFrame, journal: Path, *, with_skew: bool) -> None:
     lines.write.partitionBy(PARTITION, "worker").text(str(plain))
     for path in plain.glob(f"{PARTITION}=*/worker=*/part-*.txt"):
         day, worker = (part.partition("=")[2] for part in path.parts[-3:-1])
-        target = closed_path(segment_path(day, worker, 0))
+        target = segment_path(day, worker, 0)
         with (
             FileIO(path) as source,
             Root(draft, is_private=False).opened(*target.parent.parts, make=True) as folder,

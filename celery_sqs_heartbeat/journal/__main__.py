@@ -16,9 +16,9 @@ from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_o
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.checking import check_given, check_journal
 from celery_sqs_heartbeat.journal.fetching import fetched
+from celery_sqs_heartbeat.journal.folder import day_of
 from celery_sqs_heartbeat.journal.judging import is_event
 from celery_sqs_heartbeat.journal.kinds import local_folder
-from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_segments
 from celery_sqs_heartbeat.settings.address import S3

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, date_of, is_segment
 from celery_sqs_heartbeat.journal.kinds import Kind, kind_of
-from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX, date_of, is_segment
 from celery_sqs_heartbeat.journal.listing import (
     WrongPath,
     day_folders,

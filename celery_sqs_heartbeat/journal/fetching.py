@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
-from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX
 from celery_sqs_heartbeat.journal.shipping import new_s3_client
 from celery_sqs_heartbeat.settings.address import Destination, parse_target
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.common.threads import AutoResetEvent
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal.fields import (
     KEEPER_LATE,
     WORKER_STARTED,
@@ -17,56 +22,115 @@ from celery_sqs_heartbeat.journal.fields import (
     Origin,
     fields_of,
     fields_of_start,
+    line_of,
     microseconds,
 )
-from celery_sqs_heartbeat.journal.journal_writer import JournalWriter
-from celery_sqs_heartbeat.journal.shipping import Shipper
+from celery_sqs_heartbeat.journal.folder import Root, day_of
+from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
+from celery_sqs_heartbeat.journal.shipping import (
+    OutageLog,
+    Shipper,
+    new_shipping_client,
+    own_spool,
+)
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
 logger = logging.getLogger(__name__)
 
+#: How many events may wait to be written: some megabytes. Further ones are lost.
+QUEUE_LIMIT = 10_000
 #: How often waiting lines are written, in seconds. A crash loses at most the last second.
 WRITE_SECONDS = 0.5
+#: How often segments of dead workers are searched for, in seconds. The first search covers all
+#: days. Later ones cover two days, because it takes long to list many.
+RECOVER_SECONDS = 600.0
+_DAY_MICROSECONDS = 86_400_000_000
+
+#: Makes the fields of a line with this number, on the journal's thread.
+_Make = Callable[[int, Origin], dict[str, Any]]
+
+
+def wall_clock() -> int:
+    """Return microseconds since 1970, in UTC."""
+    return time.time_ns() // 1000
 
 
 class Journal:
-    """An observer that records a keeper's events. `open_journal` makes one.
+    """An observer that records a keeper's events, once it is started.
 
-    It costs its caller a few microseconds. Nothing raises, and only `close` waits for the disk,
-    at most for its timeout.
+    It costs its caller a microsecond. Nothing raises, and only `close` waits for the disk, at most
+    for its timeout.
+
+    Args:
+        target: A folder, or `s3://bucket/prefix`.
+        identity: The worker; None for this process.
+        began_at: When its worker started, in seconds of `clock`; None for now.
+        last: How many lines of this worker another process has numbered before.
+        note: Is called with the number of each line.
+        new_client: Returns a boto3 client for S3. A thread of the journal calls it.
+        clock: The keeper's clock, in seconds.
+        wall: Microseconds since 1970.
+
+    Raises:
+        ConfigurationError: The target is invalid.
     """
 
     def __init__(
         self,
-        backlog: Backlog,
-        scribe: JournalWriter,
-        identity: Identity,
-        clock: Callable[[], float],
-        shipper: Shipper | None = None,
+        target: str,
+        *,
+        identity: Identity | None = None,
+        began_at: float | None = None,
+        last: int = 0,
+        note: Callable[[int], None] = lambda number: None,
+        new_client: Callable[[], Any] = new_shipping_client,
+        clock: Callable[[], float] = clocks.now,
+        wall: Callable[[], int] = wall_clock,
     ) -> None:
-        self._backlog = backlog
-        self._writer = scribe
-        self._identity = identity
+        try:
+            place = parse_target(target)
+        except ValueError as error:
+            raise ConfigurationError([f"sqs_heartbeat_journal={target!r}: {error}"]) from None
+        self._shipper: Shipper | None = None
+        if isinstance(place, Destination):
+            self._root = own_spool(place)
+            self._shipper = Shipper(self._root, place, new_client)
+        else:
+            self._root = Root(place, is_private=False)
+        self._identity = identity or Identity.here(wall())
+        self._began_at = clock() if began_at is None else began_at
+        # Every segment has at least one line, so these numbers are free.
+        self._writer = SegmentWriter(self._root, self._identity.wid, clock, first=last + 1)
+        self._last = last
+        self._note_number = note
         self._clock = clock
-        self._shipper = shipper
+        self._wall = wall
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, _Make]] = []
+        self._overflow = 0
+        self._lost = self._written = self._torn = 0
+        self._wakeup = AutoResetEvent()
+        self._outage = OutageLog("the journal")
+        self._recover_at = -math.inf
         self._is_open = True
         self._is_started = False
-        self._over = threading.Event()
         self._is_faulty = False
         self._until = 0.0
+        self._over = threading.Event()
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
         if self._is_open:
-            self._backlog.put(fields_of, event)
+            self._put(partial(fields_of, event))
 
     def note_late(self, seconds: float) -> None:
         """Record that the keeper was delayed by this time."""
         if self._is_open:
-            self._backlog.put(self._late, (self._clock(), seconds))
+            self._put_worker_line(KEEPER_LATE, {"late_us": microseconds(seconds) or 0})
 
     def start(self, info: WorkerInfo, *, is_first: bool = True) -> None:
-        """Start the thread and write the worker's first line. Call it before there are events.
+        """Start its threads and write the worker's first line. Call it before there are events.
 
         Args:
             is_first: Whether no other process has written that line before, for the same worker.
@@ -75,8 +139,10 @@ class Journal:
             return
         self._is_started = True
         if is_first:
-            self._backlog.put(self._started, (self._clock(), info))
+            self._put_worker_line(WORKER_STARTED, fields_of_start(self._identity, info))
         try:
+            if self._shipper is not None:
+                self._shipper.start()
             threading.Thread(target=self._live, name="sqs-heartbeat-journal", daemon=True).start()
         except RuntimeError as error:
             logger.warning(
@@ -93,42 +159,60 @@ class Journal:
         if not (self._is_open and self._is_started):
             return
         if has_stopped:
-            self._backlog.put(self._stopped, self._clock())
+            self._put_worker_line(WORKER_STOPPED, {})
         self._until = time.monotonic() + timeout
         self._is_open = False
-        self._backlog.wakeup.set()
+        self._wakeup.set()
         if not self._over.wait(timeout):
             logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
-        if self._shipper is not None:
-            self._shipper.close()
 
     def step(self) -> None:
-        """Write waiting lines, and maintain the folder.
-
-        The thread does only this until it is closed. It is public for other loops, such as a
-        simulation's, which start no thread.
-        """
-        self._guard(self._writer.maintain)
+        """Write waiting lines, and do the maintenance that is due, as its thread does."""
+        self._guard(self._maintain)
 
     @property
     def stats(self) -> JournalStats:
         """The numbers of its lines so far."""
-        scribe, shipper = self._writer, self._shipper
+        shipper = self._shipper
         return JournalStats(
-            written=scribe.written,
-            dropped=scribe.dropped,
-            torn=scribe.torn,
+            written=self._written,
+            dropped=self._dropped,
+            torn=self._torn,
             shipped=shipper.shipped if shipper else 0,
-            spooled_bytes=shipper.spooled.size if shipper else 0,
+            spooled_bytes=shipper.waiting_bytes if shipper else 0,
         )
+
+    @property
+    def _dropped(self) -> int:
+        """Number of lines lost so far."""
+        return self._lost + (self._shipper.lost if self._shipper else 0)
+
+    def _put_worker_line(self, ev: str, fields: dict[str, Any]) -> None:
+        own = ({"dropped": self._dropped} if self._dropped else {}) | fields
+        at = self._clock()
+        self._put(lambda number, origin: origin.stamp(ev, at, number) | own)
+
+    def _put(self, make: _Make) -> None:
+        with self._lock:
+            self._last += 1
+            self._note_number(self._last)
+            count = len(self._waiting)
+            if count < QUEUE_LIMIT:
+                self._waiting.append((self._last, make))
+            else:
+                # Its number is missing from the journal.
+                self._overflow += 1
+                self._lost += 1
+        if count == QUEUE_LIMIT // 2:
+            self._wakeup.set()
 
     def _live(self) -> None:
         try:
             self.step()
             while self._is_open:
-                self._backlog.wakeup.wait(WRITE_SECONDS)
+                self._wakeup.wait(WRITE_SECONDS)
                 self.step()
-            self._guard(lambda: self._writer.finish(self._until))
+            self._guard(self._finish)
         finally:
             self._over.set()
 
@@ -143,19 +227,74 @@ class Journal:
                 )
             self._is_faulty = True
 
-    def _started(self, told: tuple[float, WorkerInfo], seq: int, origin: Origin) -> dict[str, Any]:
-        at, info = told
-        fields = origin.stamp(WORKER_STARTED, at, seq)
-        return fields | self._lost() | fields_of_start(self._identity, info)
+    def _maintain(self) -> None:
+        self._write()
+        self._writer.close_if_old()
+        self._note(self._writer.fault)
+        if self._clock() >= self._recover_at:
+            self._recover()
 
-    def _late(self, told: tuple[float, float], seq: int, origin: Origin) -> dict[str, Any]:
-        at, seconds = told
-        fields = origin.stamp(KEEPER_LATE, at, seq)
-        return fields | self._lost() | {"late_us": microseconds(seconds) or 0}
+    def _finish(self) -> None:
+        self._write()
+        self._writer.close()
+        self._note(self._writer.fault)
+        if self._shipper is not None:
+            self._shipper.finish(self._until)
 
-    def _stopped(self, at: float, seq: int, origin: Origin) -> dict[str, Any]:
-        return origin.stamp(WORKER_STOPPED, at, seq) | self._lost()
+    def _write(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            overflow, self._overflow = self._overflow, 0
+        written = 0
+        try:
+            lines, fault = self._lines(waiting)
+            written = self._writer.write(lines)
+        finally:
+            self._written += written
+            with self._lock:
+                self._lost += len(waiting) - written
+        if overflow:
+            self._note("more events than it can write")
+        self._note(self._writer.fault or fault)
+        if waiting and written == len(waiting) and not overflow:
+            self._outage.clear(self._dropped)
 
-    def _lost(self) -> dict[str, int]:
-        dropped = self._writer.dropped
-        return {"dropped": dropped} if dropped else {}
+    def _lines(
+        self, waiting: list[tuple[int, _Make]]
+    ) -> tuple[list[tuple[int, bytes]], Exception | None]:
+        """Return the lines that could be made, and the error of one that could not."""
+        # Each time, because the wall clock may be set, or the machine suspended.
+        offset = self._wall() - round(self._clock() * 1_000_000)
+        origin = Origin(wid=self._identity.wid, started_at=self._began_at, offset=offset)
+        lines: list[tuple[int, bytes]] = []
+        fault: Exception | None = None
+        for number, make in waiting:
+            try:
+                fields = make(number, origin)
+                lines.append((fields["ts"], line_of(fields)))
+            except Exception as error:
+                fault = error
+        return lines, fault
+
+    def _recover(self) -> None:
+        is_first = self._recover_at == -math.inf
+        self._recover_at = self._clock() + RECOVER_SECONDS
+        now = self._wall()
+        days = ("*",) if is_first else (day_of(now - _DAY_MICROSECONDS), day_of(now))
+        try:
+            segments, torn = recover(self._root, days)
+        except OSError as error:
+            self._note(error)
+            return
+        self._torn += torn
+        if segments:
+            logger.info(
+                "sqs-heartbeat: closed %s of dead workers in the journal; "
+                "unfinished lines left out: %d",
+                counted(segments, "segment"),
+                torn,
+            )
+
+    def _note(self, fault: object) -> None:
+        if fault is not None:
+            self._outage.note(fault)

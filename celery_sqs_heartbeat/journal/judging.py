@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.journal.layout import day_of
+from celery_sqs_heartbeat.journal.folder import day_of
 
 #: The fields that each line must have.
 _REQUIRED = ("v", "ts", "seq", "ev", "wid")

@@ -11,7 +11,7 @@ import re
 from enum import Enum
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.layout import is_segment
+from celery_sqs_heartbeat.journal.folder import is_segment
 from celery_sqs_heartbeat.journal.listing import DAY, entries, entries_if_any, unreadable
 
 #: The names of the pipeline's tables.

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
-from celery_sqs_heartbeat.journal.layout import OPEN_SUFFIX, all_segments, closed_path
-from celery_sqs_heartbeat.journal.packing import parse, unpack
+from celery_sqs_heartbeat.journal.fields import is_whole
+from celery_sqs_heartbeat.journal.folder import OPEN_SUFFIX, all_segments, closed_path
+
+#: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
+#: long.
+_READ_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -83,3 +89,42 @@ def _lines(path: Path, unread: Unread) -> Iterator[bytes]:
             return
     if not (yield from unpack(path)):
         unread.note_segment(path)
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """Return the fields of a line; None if it is torn or not a line of a journal."""
+    if not is_whole(line):
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return fields
+
+
+def unpack(path: Path) -> Generator[bytes, None, bool]:
+    """Yield the complete lines of a closed segment.
+
+    Returns:
+        Whether the segment is complete. It is not if it has no line, because workers close no such
+        segment. Everything after damage is left out, and so is a line without an end.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    import zstandard
+
+    frame, rest, is_empty = None, b"", True
+    with FileIO(path) as file:
+        try:
+            while data := file.read(_READ_BYTES):
+                while data:
+                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                    *lines, rest = (rest + frame.decompress(data)).split(b"\n")
+                    is_empty = is_empty and not lines
+                    yield from (line + b"\n" for line in lines)
+                    data = frame.unused_data if frame.eof else b""
+                    frame = None if frame.eof else frame
+        except zstandard.ZstdError:
+            return False
+    return frame is None and not rest and not is_empty

@@ -1,4 +1,4 @@
-"""A journal's segments: written until a size, an age or the end of the day, and then closed.
+"""A worker's segments: written until a size, an age or the end of the day, and then closed.
 
 Those of workers that died are closed by others.
 """
@@ -6,138 +6,42 @@ Those of workers that died are closed by others.
 from __future__ import annotations
 
 import contextlib
-import errno
+import fcntl
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.folders import Folder, close_file, lock_file
-from celery_sqs_heartbeat.journal.layout import (
+from celery_sqs_heartbeat.journal.fields import is_whole
+from celery_sqs_heartbeat.journal.folder import (
     OPEN_SUFFIX,
+    Folder,
+    Root,
     closed_name,
     day_of,
     hidden,
     segment_path,
 )
-from celery_sqs_heartbeat.journal.packing import Opener, pack, write_all
-from celery_sqs_heartbeat.journal.rooted import Root
 
-#: How often to try to make the folders. The worker that uploads their last segment removes them.
-_TRIES = 3
-_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class Segment:
-    """Lines of plain JSON in a file that is locked while it is written.
-
-    Args:
-        path: The path relative to the root.
-
-    Attributes:
-        size: Bytes written.
-        opened_at: When it was opened, in seconds of the owner's clock.
-    """
-
-    def __init__(
-        self, root: Root, path: Path, day: str, opened_at: float, opener: Opener = FileIO
-    ) -> None:
-        self._root = root
-        self._path = path
-        self.day = day
-        self.size = 0
-        self.opened_at = opened_at
-        self._opener = opener
-        self._file = _create(root, path, opener)
-
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Write lines: all of them or none.
-
-        Raises:
-            OSError: They can't be written.
-        """
-        data = b"".join(lines)
-        try:
-            write_all(self._file, data)
-        except OSError:
-            # A partial line would run into the next one.
-            self._file.truncate(self.size)
-            self._file.seek(self.size)
-            raise
-        self.size += len(data)
-
-    def is_invalidated_by(self, error: OSError) -> bool:
-        """Return whether the next lines must go to another segment after this error."""
-        return error.errno not in _IS_FULL or not self.size
-
-    def close(self) -> None:
-        """Compress it and remove the plain file.
-
-        Raises:
-            OSError: It can't be compressed. The plain file stays, and another worker recovers it.
-        """
-        try:
-            if self.size:
-                # Use the open file, because a cleanup of old files may have removed its name.
-                with self._root.opened(*self._path.parent.parts, make=True) as folder:
-                    pack(self._file, folder, closed_name(self._path.name), self._opener)
-            with (
-                contextlib.suppress(OSError),
-                self._root.opened(*self._path.parent.parts) as folder,
-            ):
-                folder.remove(self._path.name)
-        finally:
-            close_file(self._file)
+#: Largest size of a segment's plain lines, in bytes, unless one write brings more.
+SEGMENT_BYTES = 8 << 20
+#: Longest age of an open segment, in seconds.
+SEGMENT_SECONDS = 300.0
+#: Bytes of lines in a frame, before compression. Larger frames hardly compress better.
+FRAME_BYTES = 1 << 20
 
 
-def _create(root: Root, path: Path, opener: Opener) -> FileIO:
-    """Return a new file, which no one can find before it is locked."""
-    for _ in range(_TRIES - 1):
-        with contextlib.suppress(FileNotFoundError):
-            return _try_to_create(root, path, opener)
-    return _try_to_create(root, path, opener)
+@dataclass(slots=True, repr=False)
+class _Segment:
+    """The open segment. Its file is locked until it is closed."""
 
-
-def _try_to_create(root: Root, path: Path, opener: Opener) -> FileIO:
-    with root.opened(*path.parent.parts, make=True) as folder:
-        return _create_in(folder, path.name, opener)
-
-
-def _create_in(folder: Folder, name: str, opener: Opener) -> FileIO:
-    draft = hidden(name)
-    descriptor = folder.create(draft)
-    try:
-        file = opener(descriptor, "rb+")
-    except BaseException:
-        os.close(descriptor)
-        folder.remove(draft)
-        raise
-    try:
-        # If this file system has no locks, no one treats it as a dead worker's file.
-        with contextlib.suppress(OSError):
-            lock_file(file)
-        folder.rename(draft, name)
-    except BaseException:
-        close_file(file)
-        with contextlib.suppress(OSError):
-            folder.remove(draft)
-        raise
-    return file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rotation:
-    """When a segment is closed.
-
-    Attributes:
-        max_bytes: Largest size of its plain lines.
-        max_age: Longest age, in seconds.
-    """
-
-    max_bytes: int = 8 << 20
-    max_age: float = 300.0
+    path: Path
+    day: str
+    file: FileIO
+    opened_at: float
+    size: int = 0
 
 
 class SegmentWriter:
@@ -148,105 +52,152 @@ class SegmentWriter:
         first: The number of the first segment.
 
     Attributes:
-        fault: The error of the last `write` or `rotate`, or None.
+        fault: The last error of a write or of closing a segment, until the next write.
     """
 
-    def __init__(
-        self,
-        root: Root,
-        wid: str,
-        rotation: Rotation,
-        clock: Callable[[], float],
-        *,
-        opener: Opener = FileIO,
-        first: int = 1,
-    ) -> None:
+    def __init__(self, root: Root, wid: str, clock: Callable[[], float], *, first: int = 1) -> None:
         self._root = root
         self._wid = wid
-        self._rotation = rotation
         self._clock = clock
-        self._opener = opener
         self._numbers = itertools.count(first)
-        self._segment: Segment | None = None
+        self._segment: _Segment | None = None
         self.fault: OSError | None = None
 
     def write(self, lines: Iterable[tuple[int, bytes]]) -> int:
         """Write lines, each with its time in microseconds. Return how many were written."""
         self.fault = None
         written = 0
-        for day, batch in self._batches(lines):
+        for day, group in itertools.groupby(lines, key=lambda line: day_of(line[0])):
+            batch = [line for _, line in group]
             try:
-                self._append(day, batch)
+                self._append(day, b"".join(batch))
                 written += len(batch)
             except OSError as error:
                 self.fault = error
         return written
 
-    def rotate_if_old(self) -> None:
+    def close_if_old(self) -> None:
         """Close the segment if it is old enough."""
-        segment = self._segment
-        if segment is not None and self._clock() >= segment.opened_at + self._rotation.max_age:
-            self.rotate()
+        if self._segment and self._clock() >= self._segment.opened_at + SEGMENT_SECONDS:
+            self.close()
 
-    def rotate(self) -> None:
+    def close(self) -> None:
         """Close the segment. The next line starts another."""
-        self.fault = None
-        self._close()
-
-    def _batches(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
-        """Yield batches of lines that each go into one segment, with its day."""
-        day = self._segment.day if self._segment else ""
-        size, batch = 0, list[bytes]()
-        for ts, line in lines:
-            # A late line stays with the lines that it came with.
-            line_day = max(day, day_of(ts))
-            if batch and (line_day != day or size + len(line) > self._rotation.max_bytes):
-                yield day, batch
-                size, batch = 0, []
-            day = line_day
-            batch.append(line)
-            size += len(line)
-        if batch:
-            yield day, batch
-
-    def _append(self, day: str, batch: Sequence[bytes]) -> None:
-        size = sum(map(len, batch))
-        segment = self._segment
-        if segment and (segment.day != day or segment.size + size > self._rotation.max_bytes):
-            self._close()
-        if self._segment is None:
-            path = segment_path(day, self._wid, next(self._numbers))
-            self._segment = Segment(self._root, path, day, self._clock(), self._opener)
-        try:
-            self._segment.append(batch)
-        except OSError as error:
-            if self._segment.is_invalidated_by(error):
-                self._close()
-            raise
-
-    def _close(self) -> None:
         segment, self._segment = self._segment, None
-        if segment is not None:
+        if segment is None:
+            return
+        try:
+            with self._root.opened(*segment.path.parent.parts, make=True) as folder:
+                # From the open file, because a cleanup of old files may have removed its name.
+                pack(segment.file, folder, segment.path.name)
+        except OSError as error:
+            # The plain file stays, and a worker recovers it.
+            self.fault = error
+        finally:
+            segment.file.close()
+
+    def _append(self, day: str, data: bytes) -> None:
+        if segment := self._segment:
+            # A late line stays with the lines that it came with.
+            day = max(day, segment.day)
+            if day > segment.day or segment.size + len(data) > SEGMENT_BYTES:
+                self.close()
+        segment = self._segment = self._segment or self._begin(day)
+        try:
+            write_all(segment.file, data)
+        except OSError:
+            # A partial line would run into the next one, and the file may take no more.
+            with contextlib.suppress(OSError):
+                segment.file.truncate(segment.size)
+            self.close()
+            raise
+        segment.size += len(data)
+
+    def _begin(self, day: str) -> _Segment:
+        path = segment_path(day, self._wid, next(self._numbers))
+        draft = hidden(path.name)
+        with self._root.opened(*path.parent.parts, make=True) as folder:
+            file = folder.create(draft)
             try:
-                segment.close()
-            except OSError as error:
-                self.fault = error
+                # No one finds it before it is locked.
+                lock(file)
+                folder.rename(draft, path.name)
+            except OSError:
+                file.close()
+                folder.remove(draft)
+                raise
+        return _Segment(path, day, file, self._clock())
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """The result of a recovery.
+def lock(file: FileIO) -> bool:
+    """Lock a file until it is closed. Return False if its file system has no locks.
 
-    Attributes:
-        segments: Segments that were closed.
-        torn: Unfinished lines that were left out.
+    Raises:
+        BlockingIOError: Another process has locked it, or this process has, by another open file.
     """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
 
-    segments: int = 0
-    torn: int = 0
+
+def pack(source: FileIO, folder: Folder, name: str) -> int:
+    """Replace an open segment by a compressed file, which exists completely or not at all.
+
+    Args:
+        source: The segment's open file.
+        name: Its name in the folder.
+
+    Returns:
+        How many torn lines were left out. If no line is left, there is no file.
+
+    Raises:
+        OSError: The file can't be written. The open segment stays.
+    """
+    import zstandard
+
+    compress = zstandard.ZstdCompressor(write_checksum=True).compress
+    draft = hidden(closed_name(name))
+    torn = 0
+    # A killed process may have left it. Existing files are never written to.
+    folder.remove(draft)
+    try:
+        with (
+            open(source.fileno(), "rb", closefd=False) as reader,
+            folder.create(draft) as file,
+        ):
+            reader.seek(0)
+            while lines := reader.readlines(FRAME_BYTES):
+                whole = [line for line in lines if is_whole(line)]
+                torn += len(lines) - len(whole)
+                if whole:
+                    write_all(file, compress(b"".join(whole)))
+            os.fsync(file.fileno())
+            has_lines = file.tell() > 0
+        if has_lines:
+            folder.rename(draft, closed_name(name))
+        folder.remove(name)
+    finally:
+        # After success it does not exist any more.
+        folder.remove(draft)
+    return torn
 
 
-def recover(root: Root, days: Iterable[str] = ("*",)) -> Recovered:
+def write_all(file: FileIO, data: bytes) -> None:
+    """Write all of the data.
+
+    Raises:
+        OSError: It can't be written. A part of it may have been.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def recover(root: Root, days: Iterable[str] = ("*",)) -> tuple[int, int]:
     """Close every open segment of this user that is not locked, because its writer is dead.
 
     A segment that can't be closed stays open. On a file system without locks all stay open,
@@ -255,31 +206,20 @@ def recover(root: Root, days: Iterable[str] = ("*",)) -> Recovered:
     Args:
         days: Search only these, because it takes long to list many days.
 
+    Returns:
+        How many were closed, and how many unfinished lines were left out.
+
     Raises:
         OSError: The root can't be trusted or entered.
     """
     segments = torn = 0
-    for path in [path for day in days for path in root.paths(OPEN_SUFFIX, day)]:
+    for path in [path for day in days for path in root.segments(OPEN_SUFFIX, day)]:
         try:
-            with root.opened(*path.parent.parts) as folder:
-                count = _close(folder, path.name)
+            with root.opened(*path.parent.parts) as folder, folder.open(path.name) as file:
+                # Another process may have closed and removed it just now.
+                if lock(file) and os.fstat(file.fileno()).st_nlink:
+                    torn += pack(file, folder, path.name)
+                    segments += 1
         except OSError as error:
             root.note(error)
-            continue
-        segments += 1
-        torn += count
-    return Recovered(segments, torn)
-
-
-def _close(folder: Folder, name: str) -> int:
-    file = folder.open(name, writable=True)
-    try:
-        lock_file(file)
-        # Another process may have closed it between opening and locking.
-        if not os.path.samestat(os.fstat(file.fileno()), folder.look(name)):
-            raise FileNotFoundError(name)
-        torn = pack(file, folder, closed_name(name))
-        folder.remove(name)
-        return torn
-    finally:
-        close_file(file)
+    return segments, torn

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
+import os
 import random
+import socket
+import tempfile
 import threading
+import time
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
-from celery_sqs_heartbeat.common.threads import CallerThreads
-from celery_sqs_heartbeat.journal.folders import close_file, lock_file
-from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.spool import Spooled, shrink
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, Root
+from celery_sqs_heartbeat.journal.segments import lock
 from celery_sqs_heartbeat.settings.address import Destination
 
 logger = logging.getLogger(__name__)
 
+#: How often closed segments are uploaded, in seconds.
+SHIP_SECONDS = 10.0
+#: Size of the segments that may wait for their upload, in bytes. Beyond it, the oldest are removed.
+SPOOL_BYTES = 1 << 30
 #: Timeout of an upload, in seconds. It must not delay the worker's end for long.
 _TIMEOUT = 5.0
 #: Pauses after failures, in seconds. They double up to the longest.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
+#: Bytes of a segment that are unpacked at once.
+_READ_BYTES = 1 << 20
 
 
 def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -> Any:
@@ -57,6 +63,13 @@ def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
     return client
 
 
+def own_spool(destination: Destination) -> Root:
+    """Return the folder of this user's workers on this host for segments that go to a place."""
+    path = Path(tempfile.gettempdir()) / f"celery-sqs-heartbeat-journal-{os.geteuid()}"
+    below = (socket.gethostname(), destination.bucket, *destination.prefix.split("/"))
+    return Root(path, tuple(filter(None, below)), is_private=True)
+
+
 class OutageLog:
     """One kind of trouble. `doing` names the failing work in the log."""
 
@@ -85,78 +98,41 @@ class OutageLog:
 
 
 class Shipper:
-    """Uploads all segments of a spool, including those of other workers. One thread calls `tick`.
-
-    Args:
-        limit: Size of the spool, in bytes. Beyond it, the oldest segments are removed.
-        clock: Monotonic seconds.
-        jitter: Returns a random number from 0 to 1.
+    """Uploads all segments of a spool, including those of other workers, on its own thread.
 
     Attributes:
         shipped: Segments that S3 confirmed.
-        lost: Lines lost because of the limit.
-        spooled: The segments that waited at the last tick.
+        lost: Lines of segments that were removed, because too many waited.
+        waiting_bytes: Size of the segments that waited at the last look.
     """
 
-    def __init__(
-        self,
-        root: Root,
-        destination: Destination,
-        *,
-        limit: int,
-        clock: Callable[[], float],
-        new_client: Callable[[], Any] = new_shipping_client,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, root: Root, destination: Destination, new_client: Callable[[], Any]) -> None:
         self._root = root
         self._destination = destination
-        self._limit = limit
-        self._clock = clock
         self._new_client = new_client
-        self._jitter = jitter
-        self._threads = CallerThreads(1, "sqs-heartbeat-journal-s3")
         self._client: Any = None
         self._outage = OutageLog(f"the upload of the journal to s3://{destination.bucket}")
-        self._idle = threading.Event()
-        self._idle.set()
-        self._is_closed = False
         self._failures = 0
-        self._retry_at = -math.inf
+        self._is_ending = threading.Event()
+        self._over = threading.Event()
         self.shipped = 0
         self.lost = 0
-        self.spooled = Spooled((), 0, 0)
+        self.waiting_bytes = 0
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether an upload is running."""
-        return not self._idle.is_set()
+    def start(self) -> None:
+        """Start the thread.
 
-    def tick(self) -> None:
-        """Apply the limit, and upload, unless an upload is running or must wait after a failure."""
-        try:
-            self.spooled = shrink(self._root, self._limit)
-        except OSError:
-            # The writer has the same error, and logs it.
-            self.spooled = Spooled((), 0, 0)
-        self.lost += self.spooled.lost
-        if not self.spooled.paths or self.is_busy or self._clock() < self._retry_at:
-            return
-        paths = self.spooled.paths
-        self._idle.clear()
-        try:
-            self._threads.submit(lambda: self._ship_all(paths))
-        except RuntimeError as error:
-            self._idle.set()
-            self._fail(error)
+        Raises:
+            RuntimeError: The system starts none.
+        """
+        threading.Thread(target=self._live, name="sqs-heartbeat-journal-s3", daemon=True).start()
 
     def finish(self, until: float) -> None:
-        """Upload without a pause after failures, and wait for the end, up to a time."""
-        self._wait(until)
-        self._retry_at = -math.inf
-        self.tick()
-        self._wait(until)
+        """Let the thread upload what waits once more, and wait for that until a monotonic time."""
+        self._is_ending.set()
+        self._over.wait(max(0.0, until - time.monotonic()))
         with contextlib.suppress(OSError):
-            if left := len(self._root.paths(CLOSED_SUFFIX)):
+            if left := len(self._root.segments(CLOSED_SUFFIX)):
                 logger.warning(
                     "sqs-heartbeat: %s of the journal not uploaded yet; the next worker that uses "
                     "%s uploads them",
@@ -164,73 +140,93 @@ class Shipper:
                     self._root.folder,
                 )
 
-    def close(self) -> None:
-        """Stop uploading. The next worker that uses this spool uploads the rest."""
-        self._is_closed = True
-        self._threads.close()
-
-    def _wait(self, until: float) -> None:
-        self._idle.wait(max(0.0, until - self._clock()))
-
-    def _ship_all(self, paths: tuple[Path, ...]) -> None:
+    def ship(self) -> float:
+        """Upload the segments that wait. Return after how many seconds to do so again."""
+        try:
+            paths = self._within_limit()
+        except OSError:
+            # The writer has the same error, and logs it.
+            return SHIP_SECONDS
         try:
             for path in paths:
-                if not self._is_closed:
-                    self._ship(path)
+                self._upload(path)
         except Exception as error:
-            self._fail(error)
-        finally:
-            self._idle.set()
+            self._outage.note(error)
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**self._failures)
+            self._failures = min(self._failures + 1, 10)
+            return pause * (1 + random.random()) / 2
+        self._tidy()
+        return SHIP_SECONDS
 
-    def _ship(self, path: Path) -> None:
+    def _live(self) -> None:
+        try:
+            while not self._is_ending.wait(self.ship()):
+                pass
+            self.ship()
+        finally:
+            self._over.set()
+
+    def _within_limit(self) -> list[Path]:
+        """Return the segments that wait, in order, after removing the oldest beyond the limit."""
+        found: dict[Path, os.stat_result] = {}
+        for path in self._root.segments(CLOSED_SUFFIX):
+            # Another worker may have uploaded it just now.
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = (self._root.folder / path).lstat()
+        size = sum(status.st_size for status in found.values())
+        for path in sorted(found, key=lambda path: found[path].st_mtime_ns):
+            if size <= SPOOL_BYTES:
+                break
+            size -= found.pop(path).st_size
+            self._drop(path)
+        self.waiting_bytes = size
+        return list(found)
+
+    def _drop(self, path: Path) -> None:
+        try:
+            with self._root.opened(*path.parent.parts) as folder, folder.open(path.name) as file:
+                folder.remove(path.name)
+                self.lost += _lines_in(file)
+        except OSError as error:
+            self._root.note(error)
+
+    def _upload(self, path: Path) -> None:
         with contextlib.ExitStack() as stack:
             try:
                 folder = stack.enter_context(self._root.opened(*path.parent.parts))
-                file = folder.open(path.name)
+                file = stack.enter_context(folder.open(path.name))
+                # Without locks two workers may upload it, with the same result.
+                lock(file)
             except OSError as error:
-                # Another worker has uploaded it, the limit has removed it, or it is not ours.
+                # Another worker uploads it or has uploaded it, or it is not ours.
                 self._root.note(error)
                 return
-            stack.callback(close_file, file)
-            if _is_taken(file):
-                return
-            if self._client is None:
-                self._client = self._new_client()
+            self._client = self._client or self._new_client()
             self._client.put_object(
                 Bucket=self._destination.bucket,
                 Key=self._destination.key(path),
                 Body=file.readall(),
             )
-            with contextlib.suppress(FileNotFoundError):
-                folder.remove(path.name)
+            folder.remove(path.name)
         self.shipped += 1
         self._failures = 0
         self._outage.clear(self.lost)
-        self._tidy(path)
 
-    def _tidy(self, path: Path) -> None:
-        """Remove the folders of a segment, if they are empty."""
-        day, worker, _ = path.parts
-        with contextlib.suppress(OSError):
-            with self._root.opened(day) as folder:
-                folder.remove_folder(worker)
-            with self._root.opened() as folder:
-                folder.remove_folder(day)
-
-    def _fail(self, error: Exception) -> None:
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
-        self._failures = min(self._failures + 1, 10)
-        self._retry_at = self._clock() + pause * (1 + self._jitter()) / 2
-        self._outage.note(error)
+    def _tidy(self) -> None:
+        """Remove the empty folders of earlier days, in which no worker begins a segment."""
+        for day in sorted(self._root.folder.glob("dt=*"))[:-1]:
+            for folder in (*day.glob("worker=*"), day):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
 
-def _is_taken(file: FileIO) -> bool:
-    """Return whether another worker uploads the file now. If not, lock it for this one."""
+def _lines_in(file: FileIO) -> int:
+    """Return how many lines a closed segment has; 0 if it is damaged."""
+    import zstandard
+
+    unpacker = zstandard.ZstdDecompressor()
+    reader = unpacker.stream_reader(file, read_across_frames=True, closefd=False)
     try:
-        lock_file(file)
-    except BlockingIOError:
-        return True
-    except OSError:
-        # Without locks two workers may upload it, with the same result.
-        return False
-    return False
+        return sum(part.count(b"\n") for part in iter(lambda: reader.read(_READ_BYTES), b""))
+    except zstandard.ZstdError:
+        return 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.journal.journal import Journal
-from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.shipping import new_shipping_client
 from celery_sqs_heartbeat.observe.page_data import PageData
 from celery_sqs_heartbeat.observe.watched import Observer, PolledQueue, Watched
@@ -51,7 +50,7 @@ class Observability:
         self._journal: Journal | None = None
         self._is_first = lines == 0
         if journal is not None:
-            self._journal = open_journal(
+            self._journal = Journal(
                 journal,
                 identity=Identity(**identity),
                 began_at=began_at,

@@ -17,30 +17,27 @@ from moto.server import ThreadedMotoServer
 
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal import journal as journals
-from celery_sqs_heartbeat.journal.layout import closed_segments, open_segments
-from celery_sqs_heartbeat.journal.opening import open_journal
+from celery_sqs_heartbeat.journal import segments
+from celery_sqs_heartbeat.journal.folder import closed_segments, open_segments
+from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.reading import read_journal
-from celery_sqs_heartbeat.journal.segments import Rotation
 from tests.support.markdown import blocks
 from tests.support.s3 import environment, new_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import ROOT
 from tests.unit.journal.samples import event_of, files_in, frames_of
 
 #: Writes endlessly, in many small segments, and prints how many lines are written.
 WRITER = """
 import os, sys
-from pathlib import Path
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
-from celery_sqs_heartbeat.journal.opening import open_journal
-from celery_sqs_heartbeat.journal.segments import Rotation
+from celery_sqs_heartbeat.journal import segments
 from tests.unit.journal.samples import event_of
 journals.WRITE_SECONDS = 0.002
-target, spool, lines = sys.argv[1], sys.argv[2], int(sys.argv[3])
-journal = open_journal(
-    target, spool=Path(spool) if spool else None, rotation=Rotation(max_bytes=lines * 300)
-)
+target, lines = sys.argv[1], int(sys.argv[2])
+segments.SEGMENT_BYTES = lines * 300
+journal = journals.Journal(target)
 journal.start(WorkerInfo())
 event = event_of(task="proj." + "x" * 80)
 for number in range(10**9):
@@ -50,10 +47,10 @@ for number in range(10**9):
 """
 
 
-def killed_writer(target: Path | str, lines: int, moments: random.Random, spool: str = "") -> int:
+def killed_writer(target: Path | str, lines: int, moments: random.Random) -> int:
     """Let a process write, kill it, and return how many lines it reported as written."""
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(target), spool, str(lines)],
+        [sys.executable, "-c", WRITER, str(target), str(lines)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
     ) as process:
@@ -81,7 +78,7 @@ def test_a_killed_worker_loses_only_what_was_not_written(seed: int, tmp_path: Pa
     assert len(before) >= written
 
     # The next process that starts closes the segment that was left open.
-    journal = open_journal(str(tmp_path))
+    journal = Journal(str(tmp_path))
     journal.start(WorkerInfo())
     journal.close(PATIENCE)
     assert open_segments(tmp_path) == []
@@ -100,7 +97,7 @@ def test_the_documented_snippet_finds_messages_that_were_received_again(tmp_path
     (snippet,) = blocks("docs/journal.md", "python")
     names: dict[str, Any] = {}
     exec(snippet, names)
-    journal = open_journal(str(tmp_path))
+    journal = Journal(str(tmp_path))
     journal.start(WorkerInfo())
     journal(event_of(message_id="once", receive_count=1))
     journal(event_of(message_id="again", receive_count=2))
@@ -138,15 +135,26 @@ def shipped_lines(folder: Path) -> list[dict[str, Any]]:
     return list(read_journal(folder / "prod" / "eu"))
 
 
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
 def test_a_journal_is_in_s3_when_its_worker_has_ended(
-    server: ThreadedMotoServer, tmp_path: Path
+    server: ThreadedMotoServer, spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = open_journal(
-        "s3://journals/prod/eu", spool=tmp_path / "spool", rotation=Rotation(max_bytes=2_000)
-    )
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 2_000)
+    monkeypatch.setattr(journals, "WRITE_SECONDS", 0.01)
+    journal = Journal("s3://journals/prod/eu")
     journal.start(WorkerInfo())
-    for _ in range(50):
+    for count in range(1, 51):
         journal(event_of())
+        wait_until(lambda: journal.stats.written == count + 1)  # noqa: B023
     journal.close(PATIENCE)
     assert files_in(tmp_path) == []
     lines = shipped_lines(tmp_path / "got")
@@ -157,15 +165,15 @@ def test_a_journal_is_in_s3_when_its_worker_has_ended(
 
 
 def test_segments_that_a_killed_worker_left_without_s3_are_shipped_by_the_next(
-    port: int, tmp_path: Path
+    port: int, spool: Path, tmp_path: Path
 ) -> None:
-    spool = tmp_path / "spool"
-    written = killed_writer("s3://journals/prod/eu", 400, random.Random(7), str(spool))
-    assert closed_segments(spool)
-    (dead,) = {line["wid"] for line in read_journal(spool)}
+    written = killed_writer("s3://journals/prod/eu", 400, random.Random(7))
+    (days,) = spool.glob("celery-sqs-heartbeat-journal-*/*/journals/prod/eu")
+    assert closed_segments(days)
+    (dead,) = {line["wid"] for line in read_journal(days)}
 
     server = new_server(port)
-    journal = open_journal("s3://journals/prod/eu", spool=spool)
+    journal = Journal("s3://journals/prod/eu")
     journal.start(WorkerInfo())
     journal.close(PATIENCE)
     lines = [line["seq"] for line in shipped_lines(tmp_path / "got") if line["wid"] == dead]

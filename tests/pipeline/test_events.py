@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline.engine.intake import write_lines
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
@@ -29,7 +28,7 @@ from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, 
 from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
 from celery_sqs_heartbeat.pipeline.tables.skew import lead
 from tests.pipeline.builders import DAY, SECOND, message
-from tests.unit.journal.samples import ORIGIN, event_of
+from tests.unit.journal.samples import ORIGIN, event_of, own
 
 Line = dict[str, Any]
 FIRST = datetime.date(2026, 3, 14)
@@ -310,12 +309,10 @@ def test_lines_of_a_worker_are_read_back_field_by_field(
         START,
         *(fields_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
     ]
-    writer = SegmentWriter(
-        Root(tmp_path, is_private=False), ORIGIN.wid, Rotation(), clock=lambda: 0.0
-    )
+    writer = SegmentWriter(own(tmp_path), ORIGIN.wid, clock=lambda: 0.0)
     half = len(written) // 2
     writer.write((fields["ts"], line_of(fields)) for fields in written[:half])
-    writer.rotate()
+    writer.close()
     writer.write((fields["ts"], line_of(fields)) for fields in written[half:])
     found = {
         row["seq"]: row.asDict() for row in events_of(read_lines(spark, str(tmp_path))).collect()
@@ -325,4 +322,4 @@ def test_lines_of_a_worker_are_read_back_field_by_field(
         fields["seq"]: {**nothing, **fields, "skew_us": 0, "dt": FIRST} for fields in written
     }
     assert rejects(spark, tmp_path) == set()
-    writer.rotate()
+    writer.close()

@@ -16,9 +16,8 @@ import zstandard
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
-from celery_sqs_heartbeat.journal.layout import closed_path, closed_segments, segment_path
-from celery_sqs_heartbeat.journal.packing import unpack
-from celery_sqs_heartbeat.journal.reading import read_journal
+from celery_sqs_heartbeat.journal.folder import closed_path, closed_segments, segment_path
+from celery_sqs_heartbeat.journal.reading import read_journal, unpack
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.jobs import refresh
 from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL, receives

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from celery_sqs_heartbeat.cli.doctor.place_facts import Place, PlaceFacts
 from celery_sqs_heartbeat.cli.page_requests import serves_health
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.shipping import new_shipping_client
-from celery_sqs_heartbeat.journal.spool import own_spool
+from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.segments import write_all
+from celery_sqs_heartbeat.journal.shipping import new_shipping_client, own_spool
 from celery_sqs_heartbeat.observe.status import StatusServer
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.address import Destination, parse_address, parse_target, url_of
@@ -28,8 +28,7 @@ def probe_places(settings: Settings) -> PlaceFacts:
     target = parse_target(settings.journal)
     space = None
     if isinstance(target, Destination):
-        spool = own_spool(target.bucket, target.prefix)
-        journal, why, space = _probe_folder(spool.top, is_private=True)
+        journal, why, space = _probe_folder(own_spool(target).top, is_private=True)
         if journal is Place.USABLE:
             journal, why = _probe_bucket(target)
     else:
@@ -56,13 +55,10 @@ def _nearest(path: Path) -> Path:
 
 def _write_in(path: Path, *, is_private: bool) -> None:
     name = f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
-    with Root(path, is_private=is_private).opened() as folder:
-        descriptor = folder.create(name)
+    with Root(path, is_private=is_private).opened() as folder, folder.create(name) as file:
         try:
-            if os.write(descriptor, _SAMPLE) < len(_SAMPLE):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            write_all(file, _SAMPLE)
         finally:
-            os.close(descriptor)
             folder.remove(name)
 
 

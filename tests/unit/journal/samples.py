@@ -11,7 +11,7 @@ from typing import Any
 import zstandard
 
 from celery_sqs_heartbeat.journal.fields import Origin
-from celery_sqs_heartbeat.journal.rooted import Root
+from celery_sqs_heartbeat.journal.folder import Root
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
@@ -66,7 +66,7 @@ class Clocks:
 
 @dataclass
 class Disk:
-    """Opens files that take only `room` more bytes, all together."""
+    """Makes files that take only `room` more bytes, all together, in place of `folder.FileIO`."""
 
     room: float = float("inf")
     error: int = errno.ENOSPC

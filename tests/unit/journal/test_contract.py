@@ -32,7 +32,7 @@ from celery_sqs_heartbeat.journal.fields import (
     line_of,
     microseconds,
 )
-from celery_sqs_heartbeat.journal.packing import parse
+from celery_sqs_heartbeat.journal.reading import parse
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action

@@ -14,10 +14,9 @@ import pytest
 
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
-from celery_sqs_heartbeat.journal.backlog import Backlog
-from celery_sqs_heartbeat.journal.fields import fields_of
+from celery_sqs_heartbeat.journal import folder as folders
+from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.journal import Journal
-from celery_sqs_heartbeat.journal.opening import open_journal
 from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
@@ -38,7 +37,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
 
 def opened(folder: Path, **options: Any) -> Journal:
     clocks = Clocks()
-    return open_journal(str(folder), **{"clock": clocks.clock, "wall": clocks.wall, **options})
+    return Journal(str(folder), **{"clock": clocks.clock, "wall": clocks.wall, **options})
 
 
 def end(journal: Journal, threads: list[Callable[[], None]]) -> None:
@@ -94,9 +93,13 @@ def test_many_threads_leave_no_gap(tmp_path: Path) -> None:
 
 
 def test_events_beyond_the_queue_are_dropped_counted_and_visible(
-    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    idle: list[Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    journal = opened(tmp_path, queue_limit=10)
+    monkeypatch.setattr(journals, "QUEUE_LIMIT", 10)
+    journal = opened(tmp_path)
     journal.start(INFO)
     for _ in range(14):
         journal(event_of())
@@ -120,20 +123,28 @@ def test_events_beyond_the_queue_are_dropped_counted_and_visible(
     end(journal, idle)
 
 
-def test_the_thread_wakes_up_when_the_queue_is_half_full() -> None:
-    backlog = Backlog(10)
-    for _ in range(5):
-        backlog.put(fields_of, event_of())
-    assert not backlog.wakeup.wait(0)
-    backlog.put(fields_of, event_of())
-    assert backlog.wakeup.wait(0)
+def test_the_thread_wakes_up_when_the_queue_is_half_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "QUEUE_LIMIT", 10)
+    monkeypatch.setattr(journals, "WRITE_SECONDS", 3600)
+    journal = opened(tmp_path)
+    journal.start(INFO, is_first=False)
+    for _ in range(6):
+        journal(event_of())
+    wait_until(lambda: journal.stats.written == 6)
+    journal.close(60)
 
 
 def test_a_full_disk_is_logged_once_and_its_end_once(
-    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    idle: list[Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = Disk(room=0)
-    journal = opened(tmp_path, opener=disk)
+    monkeypatch.setattr(folders, "FileIO", disk)
+    journal = opened(tmp_path)
     journal.start(INFO)
     for _ in range(3):
         journal(event_of())
@@ -199,16 +210,20 @@ def test_a_worker_without_a_journal_thread_still_works(
     assert files_in(tmp_path) == []
 
 
-def test_a_disk_that_hangs_delays_no_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_hangs_delays_no_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hanging, entered = threading.Event(), threading.Event()
 
-    def opener(descriptor: int, mode: str) -> Any:
+    def hang(*_: object) -> Any:
         entered.set()
         hanging.wait()
         raise OSError(errno.EIO, "at last")
 
+    monkeypatch.setattr(folders.Folder, "create", hang)
+
     before = set(threading.enumerate())
-    journal = opened(tmp_path, opener=opener, queue_limit=10)
+    journal = opened(tmp_path)
     journal.start(INFO)
     (thread,) = set(threading.enumerate()) - before
     entered.wait()
@@ -317,7 +332,7 @@ def test_a_target_is_a_folder_or_a_prefix(target: str, place: object) -> None:
 @pytest.mark.parametrize("target", ["", "s3://", "s3:///a", "gs://a/b", "s3://a/../b", "s3://a//b"])
 def test_any_other_target_is_refused(target: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a folder, or s3://BUCKET/PREFIX"):
-        open_journal(target)
+        Journal(target)
 
 
 def test_every_kind_of_event_is_taken(tmp_path: Path, idle: list[Any]) -> None:

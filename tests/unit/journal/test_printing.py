@@ -10,12 +10,11 @@ from click.testing import CliRunner
 from celery_sqs_heartbeat.common.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
-from tests.unit.journal.samples import ORIGIN, STARTED, WALL, Clocks, answered, event_of
+from tests.unit.journal.samples import ORIGIN, STARTED, WALL, Clocks, answered, event_of, own
 
 RECEIVED = event_of(sent_time=WALL / 1e6, cause="new")
 DELETED = answered(EventKind.MESSAGE_DELETED, Action.DELETE, Outcome.DONE, at=STARTED + 4)
@@ -35,11 +34,11 @@ def folder(tmp_path: Path) -> Path:
     started |= {"host": "h", "pid": 4, "settings": {"on_lost": "warn"}}
     # The later event is in the segment that is read first.
     for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
-        writer = SegmentWriter(Root(tmp_path, is_private=False), wid, Rotation(), Clocks().clock)
+        writer = SegmentWriter(own(tmp_path), wid, Clocks().clock)
         lines = [fields_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]
         lines = [started, *lines] if wid == "b" else lines
         writer.write([(fields["ts"], line_of(fields)) for fields in lines])
-        writer.rotate()
+        writer.close()
     return tmp_path
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+import time
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from celery_sqs_heartbeat.journal.folders import close_file, lock_file
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.shipping import Shipper
-from celery_sqs_heartbeat.journal.spool import shrink
+from celery_sqs_heartbeat.journal import shipping
+from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.segments import lock
+from celery_sqs_heartbeat.journal.shipping import SHIP_SECONDS, Shipper
 from celery_sqs_heartbeat.settings.address import Destination
-from tests.support.waiting import wait_until
-from tests.unit.journal.samples import DAY, Clocks, files_in
+from tests.support.waiting import PATIENCE, wait_until
+from tests.unit.journal.samples import DAY, files_in
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
 DEAD = EndpointConnectionError(endpoint_url="https://s3")
@@ -48,56 +49,56 @@ def bucket() -> Bucket:
     return Bucket()
 
 
-@pytest.fixture
-def clocks() -> Clocks:
-    return Clocks()
+@pytest.fixture(autouse=True)
+def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 1.0)
 
 
 @pytest.fixture
-def shipper(tmp_path: Path, bucket: Bucket, clocks: Clocks) -> Iterator[Shipper]:
-    shipper = shipper_of(tmp_path, bucket, clocks)
-    yield shipper
-    shipper.close()
+def shipper(tmp_path: Path, bucket: Bucket) -> Shipper:
+    return shipper_of(tmp_path, bucket)
 
 
-def shipper_of(folder: Path, bucket: Bucket, clocks: Clocks, limit: int = 1 << 30) -> Shipper:
-    return Shipper(
-        Root(folder, is_private=True),
-        Destination(bucket="b", prefix="journal"),
-        limit=limit,
-        clock=clocks.clock,
-        new_client=lambda: bucket,
-        jitter=lambda: 1.0,
-    )
+def shipper_of(folder: Path, bucket: Bucket) -> Shipper:
+    destination = Destination(bucket="b", prefix="journal")
+    return Shipper(Root(folder, is_private=True), destination, lambda: bucket)
 
 
-def closed(folder: Path, number: int, lines: int = 3, age: int = 0) -> Path:
-    path = folder / f"dt={DAY}" / "worker=w" / f"seg-{number}.jsonl.zst"
+def later() -> float:
+    return time.monotonic() + PATIENCE
+
+
+def closed(folder: Path, number: int, lines: int = 3, age: int = 0, day: str = DAY) -> Path:
+    path = folder / f"dt={day}" / "worker=w" / f"seg-{number}.jsonl.zst"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(zstandard.compress(b'{"v":1}\n' * lines))
     os.utime(path, (1_000 - age, 1_000 - age))
     return path
 
 
-def tick(shipper: Shipper) -> None:
-    shipper.tick()
-    wait_until(lambda: not shipper.is_busy)
-
-
 def test_closed_segments_are_shipped_then_removed(
     tmp_path: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
     bodies = [closed(tmp_path, number).read_bytes() for number in (1, 2)]
-    tick(shipper)
+    assert shipper.ship() == SHIP_SECONDS
     assert bucket.objects == {
         f"b/journal/dt={DAY}/worker=w/seg-{number}.jsonl.zst": body
         for number, body in enumerate(bodies, 1)
     }
     assert shipper.shipped == 2
-    # The folders are removed, too.
-    assert list(tmp_path.iterdir()) == []
-    tick(shipper)
+    assert files_in(tmp_path) == []
+    shipper.ship()
     assert bucket.calls == 2
+
+
+def test_the_empty_folders_of_earlier_days_are_removed(tmp_path: Path, shipper: Shipper) -> None:
+    for day in ("2026-03-12", "2026-03-13", DAY):
+        closed(tmp_path, 1, day=day)
+    left = tmp_path / "dt=2026-03-12" / "worker=w" / "seg-2.jsonl.open"
+    left.write_bytes(b"")
+    shipper.ship()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dt=2026-03-12", f"dt={DAY}"]
+    assert left.exists()
 
 
 def test_no_segment_is_shipped_before_it_is_complete(
@@ -106,7 +107,7 @@ def test_no_segment_is_shipped_before_it_is_complete(
     folder = closed(tmp_path, 1).parent
     (folder / "seg-2.jsonl.open").write_bytes(b"")
     (folder / ".seg-2.jsonl.zst").write_bytes(b"")
-    tick(shipper)
+    shipper.ship()
     assert len(bucket.objects) == 1
     assert len(files_in(tmp_path)) == 2
 
@@ -117,42 +118,31 @@ def test_a_failure_keeps_the_segment_and_is_logged_once(
     tmp_path: Path,
     bucket: Bucket,
     shipper: Shipper,
-    clocks: Clocks,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for number in (1, 2):
         closed(tmp_path, number)
     bucket.faults = [fault] * 3
-    for pause in (1, 2, 4):
-        tick(shipper)
-        calls = bucket.calls
-        clocks.now += pause - 0.01
-        tick(shipper)
-        assert bucket.calls == calls
-        assert len(files_in(tmp_path)) == 2
-        clocks.now += 0.01
-    tick(shipper)
+    assert [shipper.ship() for _ in range(3)] == [1, 2, 4]
+    assert bucket.calls == 3
+    assert len(files_in(tmp_path)) == 2
+    assert shipper.ship() == SHIP_SECONDS
     assert len(bucket.objects) == 2
     assert files_in(tmp_path) == []
-    told = [record.message for record in caplog.records]
-    assert len(told) == 2
-    assert "the upload of the journal to s3://b does not work" in told[0]
-    assert "the upload of the journal to s3://b works again" in told[1]
+    logged = [record.message for record in caplog.records]
+    assert len(logged) == 2
+    assert "the upload of the journal to s3://b does not work" in logged[0]
+    assert "the upload of the journal to s3://b works again" in logged[1]
 
 
-def test_pauses_grow_to_a_minute_at_most(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper, clocks: Clocks
-) -> None:
+def test_pauses_grow_to_a_minute_at_most(tmp_path: Path, bucket: Bucket, shipper: Shipper) -> None:
     closed(tmp_path, 1)
     bucket.faults = [DEAD] * 20
-    for _ in range(20):
-        tick(shipper)
-        clocks.now += 60
-    assert bucket.calls == 20
+    assert [shipper.ship() for _ in range(20)][5:] == [32, *[60] * 14]
 
 
 def test_an_unconfirmed_put_is_repeated_to_the_same_key(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper, clocks: Clocks
+    tmp_path: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
     path = closed(tmp_path, 1)
     body, put = path.read_bytes(), bucket.put_object
@@ -162,52 +152,51 @@ def test_an_unconfirmed_put_is_repeated_to_the_same_key(
         raise DEAD
 
     bucket.put_object = unanswered  # type: ignore[method-assign]
-    tick(shipper)
+    shipper.ship()
     assert path.exists()
     bucket.put_object = put  # type: ignore[method-assign]
-    clocks.now += 60
-    tick(shipper)
+    shipper.ship()
     assert list(bucket.objects.values()) == [body]
     assert files_in(tmp_path) == []
 
 
 def test_the_next_worker_ships_the_segments_left_behind(
-    tmp_path: Path, bucket: Bucket, clocks: Clocks, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed(tmp_path, 1)
-    first, second = (shipper_of(tmp_path, bucket, clocks) for _ in range(2))
-    bucket.faults = [DEAD]
-    first.finish(clocks.now + 60)
-    first.close()
+    first, second = (shipper_of(tmp_path, bucket) for _ in range(2))
+    bucket.faults = [DEAD] * 2
+    first.start()
+    first.finish(later())
     assert "1 segment of the journal not uploaded yet" in caplog.text
     assert str(tmp_path) in caplog.text
-    tick(second)
-    second.close()
+    second.ship()
     assert len(bucket.objects) == 1
 
 
 def test_the_end_does_not_wait_for_a_pause(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper, clocks: Clocks
+    tmp_path: Path, bucket: Bucket, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shipping, "_FIRST_PAUSE", 3600.0)
+    monkeypatch.setattr(shipping, "_LONGEST_PAUSE", 3600.0)
     closed(tmp_path, 1)
     bucket.faults = [DEAD]
-    tick(shipper)
-    shipper.finish(clocks.now + 60)
+    shipper.start()
+    wait_until(lambda: bucket.calls)
+    shipper.finish(later())
     assert shipper.shipped == 1
 
 
-def test_a_hanging_s3_delays_neither_ticks_nor_the_end(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper, clocks: Clocks
+def test_a_hanging_s3_does_not_delay_the_end(
+    tmp_path: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
     closed(tmp_path, 1)
     bucket.gate.clear()
-    shipper.tick()
+    shipper.start()
     wait_until(lambda: bucket.calls)
-    shipper.tick()
-    shipper.finish(clocks.now)
-    shipper.close()
+    shipper.finish(time.monotonic())
     bucket.gate.set()
-    wait_until(lambda: not shipper.is_busy)
+    wait_until(lambda: shipper.shipped)
     assert bucket.calls == 1
 
 
@@ -215,53 +204,34 @@ def test_two_workers_do_not_ship_one_segment_at_once(
     tmp_path: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
     path = closed(tmp_path, 1)
-    other = open(path, "rb", buffering=0)  # noqa: SIM115
-    lock_file(other)
-    tick(shipper)
-    assert bucket.calls == 0
-    close_file(other)
-    tick(shipper)
+    with FileIO(path) as other:
+        lock(other)
+        shipper.ship()
+        assert bucket.calls == 0
+    shipper.ship()
     assert bucket.calls == 1
 
 
-def test_without_a_thread_it_is_tried_again(
-    tmp_path: Path,
-    bucket: Bucket,
-    shipper: Shipper,
-    clocks: Clocks,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def no_thread(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    closed(tmp_path, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_thread)
-        tick(shipper)
-    clocks.now += 60
-    tick(shipper)
-    assert shipper.shipped == 1
-
-
 def test_the_spool_is_bounded_while_s3_is_down(
-    tmp_path: Path, bucket: Bucket, clocks: Clocks
+    tmp_path: Path, bucket: Bucket, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = closed(tmp_path, 1, age=10).stat().st_size
-    shipper = shipper_of(tmp_path, bucket, clocks, limit=2 * size)
+    monkeypatch.setattr(shipping, "SPOOL_BYTES", 2 * size)
     bucket.faults = [DEAD] * 10
-    tick(shipper)
-    assert (shipper.lost, shipper.spooled.size) == (0, size)
+    shipper.ship()
+    assert (shipper.lost, shipper.waiting_bytes) == (0, size)
     for number, age in ((2, 30), (3, 20), (4, 5)):
         closed(tmp_path, number, age=age)
-    tick(shipper)
+    shipper.ship()
     # The segments that were closed first are dropped.
     assert [name[-15:] for name in files_in(tmp_path)] == ["seg-1.jsonl.zst", "seg-4.jsonl.zst"]
-    assert (shipper.lost, shipper.spooled.size) == (6, 2 * size)
-    shipper.close()
+    assert (shipper.lost, shipper.waiting_bytes) == (6, 2 * size)
 
 
-def test_a_damaged_segment_can_be_dropped_too(tmp_path: Path) -> None:
-    path = closed(tmp_path, 1)
-    path.write_bytes(b"no zstd" * 10)
-    assert shrink(Root(tmp_path, is_private=True), 0).lost == 0
-    assert files_in(tmp_path) == []
+def test_a_damaged_segment_can_be_dropped_too(
+    tmp_path: Path, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "SPOOL_BYTES", 0)
+    closed(tmp_path, 1).write_bytes(b"no zstd" * 10)
+    shipper.ship()
+    assert (shipper.lost, files_in(tmp_path)) == (0, [])

@@ -10,28 +10,35 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.journal import packing
-from celery_sqs_heartbeat.journal.packing import unpack
-from celery_sqs_heartbeat.journal.reading import read_journal
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal import folder as folders
+from celery_sqs_heartbeat.journal import segments
+from celery_sqs_heartbeat.journal.reading import read_journal, unpack
+from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
 from tests.support.workers import ROOT
-from tests.unit.journal.samples import DAY, WALL, Clocks, Disk, files_in, frames_of, line_at
+from tests.unit.journal.samples import (
+    DAY,
+    WALL,
+    Clocks,
+    Disk,
+    files_in,
+    frames_of,
+    line_at,
+    own,
+)
 
 WORKER = f"dt={DAY}/worker=w"
 MIDNIGHT = round(datetime.datetime(2026, 3, 15, tzinfo=datetime.timezone.utc).timestamp() * 1e6)
 
 
-def writer_of(
-    folder: Path, clocks: Clocks | None = None, *, opener: Disk | None = None, **rotation: float
-) -> SegmentWriter:
-    return SegmentWriter(
-        Root(folder, is_private=False),
-        "w",
-        Rotation(**rotation),  # type: ignore[arg-type]
-        (clocks or Clocks()).clock,
-        opener=opener or Disk(),
-    )
+def writer_of(folder: Path, clocks: Clocks | None = None) -> SegmentWriter:
+    return SegmentWriter(own(folder), "w", (clocks or Clocks()).clock)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(folders, "FileIO", disk)
+    return disk
 
 
 def texts(folder: Path) -> list[str]:
@@ -46,7 +53,7 @@ def test_lines_are_plain_until_the_segment_is_closed(tmp_path: Path) -> None:
     assert (tmp_path / WORKER / "seg-1.jsonl.open").read_bytes() == plain
     assert texts(tmp_path) == ["a", "b"]
 
-    writer.rotate()
+    writer.close()
     assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.zst"]
     assert frames_of(tmp_path / WORKER / "seg-1.jsonl.zst") == [plain]
     assert texts(tmp_path) == ["a", "b"]
@@ -55,39 +62,44 @@ def test_lines_are_plain_until_the_segment_is_closed(tmp_path: Path) -> None:
 def test_a_worker_without_lines_makes_no_file(tmp_path: Path) -> None:
     writer = writer_of(tmp_path)
     assert writer.write([]) == 0
-    writer.rotate()
-    writer.rotate_if_old()
+    writer.close()
+    writer.close_if_old()
     assert files_in(tmp_path) == []
 
 
-def test_no_segment_grows_beyond_its_size(tmp_path: Path) -> None:
-    writer = writer_of(tmp_path, max_bytes=200)
+def test_no_segment_grows_beyond_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 200)
+    writer = writer_of(tmp_path)
     for number in range(10):
         writer.write([line_at(WALL, f"{number}-{part}") for part in range(3)])
-    writer.rotate()
+    writer.close()
     paths = [tmp_path / name for name in files_in(tmp_path)]
     assert len(paths) > 5
     assert all(len(b"".join(frames_of(path))) <= 200 for path in paths)
     assert texts(tmp_path) == [f"{number}-{part}" for number in range(10) for part in range(3)]
 
 
-def test_a_line_beyond_the_size_gets_its_own_segment(tmp_path: Path) -> None:
-    writer = writer_of(tmp_path, max_bytes=100)
-    writer.write([line_at(WALL, "a"), line_at(WALL, "b" * 500), line_at(WALL, "c")])
-    writer.rotate()
+def test_a_write_beyond_the_size_gets_its_own_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 100)
+    writer = writer_of(tmp_path)
+    for text in ("a", "b" * 500, "c"):
+        writer.write([line_at(WALL, text)])
+    writer.close()
     assert len(files_in(tmp_path)) == 3
     assert texts(tmp_path) == ["a", "b" * 500, "c"]
 
 
 def test_a_segment_is_closed_at_its_age(tmp_path: Path) -> None:
     clocks = Clocks()
-    writer = writer_of(tmp_path, clocks, max_age=300)
+    writer = writer_of(tmp_path, clocks)
     writer.write([line_at(WALL)])
     clocks.now += 299.9
-    writer.rotate_if_old()
+    writer.close_if_old()
     assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open"]
     clocks.now += 0.1
-    writer.rotate_if_old()
+    writer.close_if_old()
     assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.zst"]
 
 
@@ -99,7 +111,7 @@ def test_each_day_has_its_folder(tmp_path: Path) -> None:
         "dt=2026-03-15/worker=w/seg-2.jsonl.open",
     ]
     writer.write([line_at(MIDNIGHT - 1, "late")])
-    writer.rotate()
+    writer.close()
     assert texts(tmp_path) == ["old", "new", "late"]
     assert len(files_in(tmp_path)) == 2
 
@@ -107,10 +119,10 @@ def test_each_day_has_its_folder(tmp_path: Path) -> None:
 def test_each_frame_of_a_segment_can_be_read_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "FRAME_BYTES", 100)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 100)
     writer = writer_of(tmp_path)
     writer.write([line_at(WALL, str(number)) for number in range(20)])
-    writer.rotate()
+    writer.close()
     (name,) = files_in(tmp_path)
     frames = frames_of(tmp_path / name)
     assert len(frames) > 5
@@ -126,9 +138,9 @@ def test_each_frame_of_a_segment_can_be_read_alone(
     assert len(got) >= 15
 
 
-def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path) -> None:
-    disk = Disk(room=100)
-    writer = writer_of(tmp_path, opener=disk)
+def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path, disk: Disk) -> None:
+    disk.room = 100
+    writer = writer_of(tmp_path)
     assert writer.write([line_at(WALL, "a")]) == 1
     for _ in range(3):
         # Only a part of the line fits. The writer removes it again.
@@ -138,42 +150,44 @@ def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path) -> None:
     disk.room = 1_000
     assert writer.write([line_at(WALL, "c")]) == 1
     assert writer.fault is None
-    writer.rotate()
+    writer.close()
     assert texts(tmp_path) == ["a", "c"]
-    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.zst"]
+    # There was no room to compress the first, so the next search for leftovers does it.
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open", f"{WORKER}/seg-4.jsonl.zst"]
+    assert recover(own(tmp_path)) == (1, 0)
+    assert texts(tmp_path) == ["a", "c"]
 
 
-def test_a_disk_that_is_full_from_the_start_is_not_littered(tmp_path: Path) -> None:
-    disk = Disk(room=0)
-    writer = writer_of(tmp_path, opener=disk)
+def test_a_disk_that_is_full_from_the_start_is_not_littered(tmp_path: Path, disk: Disk) -> None:
+    disk.room = 0
+    writer = writer_of(tmp_path)
     for _ in range(3):
         assert writer.write([line_at(WALL)]) == 0
     assert files_in(tmp_path) == []
 
 
-def test_a_segment_that_cannot_be_compressed_stays_plain(tmp_path: Path) -> None:
-    disk = Disk()
-    writer = writer_of(tmp_path, opener=disk)
+def test_a_segment_that_cannot_be_compressed_stays_plain(tmp_path: Path, disk: Disk) -> None:
+    writer = writer_of(tmp_path)
     writer.write([line_at(WALL, "a")])
     disk.room = 5
-    writer.rotate()
+    writer.close()
     assert writer.fault is not None
     assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open"]
     disk.room = 1_000
     assert writer.write([line_at(WALL, "b")]) == 1
-    writer.rotate()
+    writer.close()
     assert texts(tmp_path) == ["a", "b"]
 
 
-def test_lines_go_elsewhere_when_a_file_takes_no_more(tmp_path: Path) -> None:
-    disk = Disk(error=errno.EFBIG)
-    writer = writer_of(tmp_path, opener=disk)
+def test_lines_go_elsewhere_when_a_file_takes_no_more(tmp_path: Path, disk: Disk) -> None:
+    disk.error = errno.EFBIG
+    writer = writer_of(tmp_path)
     assert writer.write([line_at(WALL, "a")]) == 1
     disk.room = 0
     assert writer.write([line_at(WALL, "lost")]) == 0
     disk.room = 1_000
     assert writer.write([line_at(WALL, "b")]) == 1
-    writer.rotate()
+    writer.close()
     assert texts(tmp_path) == ["a", "b"]
 
 
@@ -190,7 +204,7 @@ def test_a_cleaner_of_old_files_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / WORKER / "seg-1.jsonl.open").unlink()
     (tmp_path / WORKER).rmdir()
     writer.write([line_at(WALL, "b")])
-    writer.rotate()
+    writer.close()
     assert texts(tmp_path) == ["a", "b"]
 
 
@@ -198,15 +212,15 @@ def test_a_cleaner_of_old_files_does_no_harm(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.journal.segments import Rotation, SegmentWriter
+from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.segments import SegmentWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-writer = SegmentWriter(Root(Path(sys.argv[1]), is_private=False), "w", Rotation(), lambda: 0.0)
+writer = SegmentWriter(Root(Path(sys.argv[1]), is_private=False), "w", lambda: 0.0)
 written = 0
 for number in range(1_000):
     line = b'{"v":1,"text":"%080d"}\\n' % number
     written += writer.write([(0, line)])
-writer.rotate()
+writer.close()
 print(written)
 """
 
