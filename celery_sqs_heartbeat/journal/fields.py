@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
@@ -41,80 +40,60 @@ CALLED = (
     "delete-failed",
     "delete-abandoned",
 )
-#: Events with a visibility timeout that was requested from SQS.
-HIDING = (*RECEIVED, "lease-extended", "extension-failed", "message-released")
 
-#: Events, and the fields that their lines may have: name, type in Spark's DDL, unit if it has one,
-#: and meaning.
-_TABLE = (
-    (
-        EVENTS,
-        f"""
-        v int: version of the contract: {VERSION}
-        ts bigint us: time of the event, since 1970 in UTC
-        mono bigint us: time since the worker's start, by a monotonic clock
-        seq bigint: number of the worker's line, from 1; a gap means lost lines
-        ev string: the event
-        wid string: the worker's id, new at each start
-        """,
-    ),
-    (OF_WORKERS, "dropped bigint lines: lines that the worker has lost so far"),
-    (
-        (WORKER_STARTED,),
-        """
-        host string: host name
-        pid bigint: process id
-        boot string: the host's boot id
-        node string: Celery's node name
-        pool string: the pool's kind
-        concurrency int: maximum number of tasks at once
-        settings map<string,string>: settings by name
-        versions map<string,string>: versions by package
-        """,
-    ),
-    ((KEEPER_LATE,), "late_us bigint us: how long the keeper was delayed"),
-    (
-        OF_MESSAGES,
-        """
-        queue string: name of the queue
-        msg string: SQS message id, the same over redeliveries
-        dlv string: the delivery: 16 hex digits of its receipt handle's SHA-256
-        rc int: SQS's count of the message's receives
-        task string: name of the task
-        task_id string: Celery's task id
-        """,
-    ),
-    (
-        RECEIVED,
-        """
-        max_rc int: `maxReceiveCount` of the queue's redrive policy, if it has one
-        sent bigint us: when the message was sent, by SQS's clock
-        first bigint us: when the message was first received, by SQS's clock
-        grp string: message group, if the message has one
-        sn string: sequence number in a FIFO queue, in digits
-        """,
-    ),
-    (HIDING, "vt int s: requested visibility timeout; for a release, its delay"),
-    (
-        OF_MESSAGES,
-        """
-        slack_us bigint us: time left of the lease; negative after its expiry
-        held_us bigint us: time since this worker requested the first receive
-        ended_us bigint us: time since the delete or release was requested
-        cause string: received as `new`, `redelivered` or `finished`; else why it is released or deleted
-        """,  # noqa: E501
-    ),
-    ((*CALLED, *PERMISSIONS), "call bigint: number of the worker's call to SQS"),
-    (
-        CALLED,
-        """
-        batch int: messages in that call; the sum of 1/batch counts calls
-        lat_us bigint us: time from planning the call to its answer
-        err string: SQS's answer, if it was not `done`
-        """,
-    ),
-    (PERMISSIONS, "act string: the denied action: `extend`, `release`, `delete`"),
-)
+_GROUPS = {
+    "all": EVENTS,
+    "worker": OF_WORKERS,
+    "started": (WORKER_STARTED,),
+    "late": (KEEPER_LATE,),
+    "message": OF_MESSAGES,
+    "received": RECEIVED,
+    # Events with a visibility timeout that was requested from SQS.
+    "hiding": (*RECEIVED, "lease-extended", "extension-failed", "message-released"),
+    "answered": (*CALLED, *PERMISSIONS),
+    "called": CALLED,
+    "permission": PERMISSIONS,
+}
+#: For each field: a group of events, name, type in Spark's DDL, unit if it has one, and meaning.
+_TABLE = f"""
+all v int: version of the contract: {VERSION}
+all ts bigint us: time of the event, since 1970 in UTC
+all mono bigint us: time since the worker's start, by a monotonic clock
+all seq bigint: number of the worker's line, from 1; a gap means lost lines
+all ev string: the event
+all wid string: the worker's id, new at each start
+worker dropped bigint lines: lines that the worker has lost so far
+started host string: host name
+started pid bigint: process id
+started boot string: the host's boot id
+started node string: Celery's node name
+started pool string: the pool's kind
+started concurrency int: maximum number of tasks at once
+started settings map<string,string>: settings by name
+started versions map<string,string>: versions by package
+late late_us bigint us: how long the keeper was delayed
+message queue string: name of the queue
+message msg string: SQS message id, the same over redeliveries
+message dlv string: the delivery: 16 hex digits of its receipt handle's SHA-256
+message rc int: SQS's count of the message's receives
+message task string: name of the task
+message task_id string: Celery's task id
+received max_rc int: `maxReceiveCount` of the queue's redrive policy, if it has one
+received sent bigint us: when the message was sent, by SQS's clock
+received first bigint us: when the message was first received, by SQS's clock
+received grp string: message group, if the message has one
+received sn string: sequence number in a FIFO queue, in digits
+hiding vt int s: requested visibility timeout; for a release, its delay
+message slack_us bigint us: time left of the lease; negative after its expiry
+message held_us bigint us: time since this worker requested the first receive
+message ended_us bigint us: time since the delete or release was requested
+message cause string: received as `new`, `redelivered` or `finished`; else why it is released or deleted
+answered call bigint: number of the worker's call to SQS
+called batch int: messages in that call; the sum of 1/batch counts calls
+called lat_us bigint us: time from planning the call to its answer
+called err string: SQS's answer, if it was not `done`
+permission act string: the denied action: `extend`, `release`, `delete`
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +113,13 @@ class Field:
     events: tuple[str, ...]
 
 
-def _fields() -> Iterator[Field]:
-    for events, text in _TABLE:
-        for line in text.strip().splitlines():
-            head, _, meaning = line.strip().partition(": ")
-            name, column, *unit = head.split()
-            yield Field(name, column, "".join(unit), meaning, events)
+def _field(row: str) -> Field:
+    head, _, meaning = row.partition(": ")
+    group, name, column, *unit = head.split()
+    return Field(name, column, "".join(unit), meaning, _GROUPS[group])
 
 
-FIELDS = tuple(_fields())
+FIELDS = tuple(map(_field, _TABLE.strip().splitlines()))
 
 _NAMES = {event: {each.name for each in FIELDS if event in each.events} for event in EVENTS}
 #: ASCII only, because task names may contain characters that UTF-8 can't encode.
@@ -217,17 +194,8 @@ def fields_of(event: Event, seq: int, origin: Origin) -> dict[str, Any]:
 
 def fields_of_start(identity: Identity, info: WorkerInfo) -> dict[str, Any]:
     """Return the fields of a worker's first line that only this line has."""
-    values = {
-        "host": identity.host,
-        "pid": identity.pid,
-        "boot": identity.boot,
-        "node": info.node,
-        "pool": info.pool,
-        "concurrency": info.concurrency,
-        "settings": dict(info.settings) or None,
-        "versions": dict(info.versions) or None,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+    values = {"host": identity.host, "pid": identity.pid, "boot": identity.boot, **asdict(info)}
+    return {name: value for name, value in values.items() if value not in (None, {})}
 
 
 def delivery_id(receipt_handle: str) -> str | None:

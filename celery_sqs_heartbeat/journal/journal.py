@@ -14,7 +14,6 @@ from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
-from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal.fields import (
     KEEPER_LATE,
     WORKER_STARTED,
@@ -73,7 +72,7 @@ class Journal:
         wall: Microseconds since 1970.
 
     Raises:
-        ConfigurationError: The target is invalid.
+        ValueError: The target is neither.
     """
 
     def __init__(
@@ -88,10 +87,7 @@ class Journal:
         clock: Callable[[], float] = clocks.now,
         wall: Callable[[], int] = wall_clock,
     ) -> None:
-        try:
-            place = parse_target(target)
-        except ValueError as error:
-            raise ConfigurationError([f"sqs_heartbeat_journal={target!r}: {error}"]) from None
+        place = parse_target(target)
         self._shipper: Shipper | None = None
         if isinstance(place, Destination):
             self._root = own_spool(place)
@@ -103,6 +99,7 @@ class Journal:
         # Every segment has at least one line, so these numbers are free.
         self._writer = SegmentWriter(self._root, self._identity.wid, clock, first=last + 1)
         self._last = last
+        self._is_first = last == 0
         self._note_number = note
         self._clock = clock
         self._wall = wall
@@ -129,16 +126,15 @@ class Journal:
         if self._is_open:
             self._put_worker_line(KEEPER_LATE, {"late_us": microseconds(seconds) or 0})
 
-    def start(self, info: WorkerInfo, *, is_first: bool = True) -> None:
-        """Start its threads and write the worker's first line. Call it before there are events.
+    def start(self, info: WorkerInfo) -> None:
+        """Start its threads, and write the worker's first line unless another process has.
 
-        Args:
-            is_first: Whether no other process has written that line before, for the same worker.
+        Call it before there are events.
         """
         if self._is_started:
             return
         self._is_started = True
-        if is_first:
+        if self._is_first:
             self._put_worker_line(WORKER_STARTED, fields_of_start(self._identity, info))
         try:
             if self._shipper is not None:

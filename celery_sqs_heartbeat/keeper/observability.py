@@ -48,7 +48,6 @@ class Observability:
         new_session: NewSession | None = None,
     ) -> None:
         self._journal: Journal | None = None
-        self._is_first = lines == 0
         if journal is not None:
             self._journal = Journal(
                 journal,
@@ -96,7 +95,7 @@ class Observability:
     def describe(self, info: WorkerInfo) -> None:
         """Begin the journal with a description of the worker, unless an earlier keeper did."""
         if self._journal is not None:
-            self._journal.start(info, is_first=self._is_first)
+            self._journal.start(info)
 
     def journal_stats(self) -> JournalStats:
         """Return the numbers of the journal's lines so far."""

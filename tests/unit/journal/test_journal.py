@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
 from celery_sqs_heartbeat.journal import folder as folders
 from celery_sqs_heartbeat.journal import journal as journals
@@ -129,10 +128,11 @@ def test_the_thread_wakes_up_when_the_queue_is_half_full(
     monkeypatch.setattr(journals, "QUEUE_LIMIT", 10)
     monkeypatch.setattr(journals, "WRITE_SECONDS", 3600)
     journal = opened(tmp_path)
-    journal.start(INFO, is_first=False)
+    journal.start(INFO)
+    wait_until(lambda: journal.stats.written == 1)
     for _ in range(6):
         journal(event_of())
-    wait_until(lambda: journal.stats.written == 6)
+    wait_until(lambda: journal.stats.written == 7)
     journal.close(60)
 
 
@@ -301,17 +301,18 @@ def test_times_follow_a_wall_clock_that_is_set(tmp_path: Path, idle: list[Any]) 
 def test_a_second_keeper_continues_the_sequence_and_the_time_of_the_first(tmp_path: Path) -> None:
     identity = Identity.here(1)
     clocks, began_at = Clocks(), Clocks().clock() - 60
-    for last in (0, 1):
+    for last in (0, 2):
         journal = opened(
             tmp_path, clock=clocks.clock, identity=identity, began_at=began_at, last=last
         )
-        journal.start(INFO, is_first=False)
+        journal.start(INFO)
         journal.note_late(1.5)
         journal.close(60, has_stopped=False)
-    first, second = read_journal(tmp_path)
-    assert [first["seq"], second["seq"]] == [1, 2]
-    assert first["mono"] == second["mono"] == 60_000_000
-    assert first["wid"] == second["wid"] == identity.wid
+    lines = list(read_journal(tmp_path))
+    assert [line["seq"] for line in lines] == [1, 2, 3]
+    assert [line["ev"] for line in lines] == ["worker-started", "keeper-late", "keeper-late"]
+    assert {line["mono"] for line in lines} == {60_000_000}
+    assert {line["wid"] for line in lines} == {identity.wid}
 
 
 @pytest.mark.parametrize(
@@ -331,8 +332,8 @@ def test_a_target_is_a_folder_or_a_prefix(target: str, place: object) -> None:
 
 @pytest.mark.parametrize("target", ["", "s3://", "s3:///a", "gs://a/b", "s3://a/../b", "s3://a//b"])
 def test_any_other_target_is_refused(target: str) -> None:
-    with pytest.raises(ConfigurationError, match="must be a folder, or s3://BUCKET/PREFIX"):
-        Journal(target)
+    with pytest.raises(ValueError, match="must be a folder, or s3://BUCKET/PREFIX"):
+        parse_target(target)
 
 
 def test_every_kind_of_event_is_taken(tmp_path: Path, idle: list[Any]) -> None:
