@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.journal.folder import Root, closed_segments
-from celery_sqs_heartbeat.journal.reading import unpack
+from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
 from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from fleet.truth import idle_of, pairs_of
 from fleet.world import World

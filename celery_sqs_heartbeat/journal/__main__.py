@@ -13,16 +13,18 @@ from typing import Any
 import click
 
 from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_option
+from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.checking import check_given, check_journal
 from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.journal.folder import day_of
-from celery_sqs_heartbeat.journal.judging import is_event
 from celery_sqs_heartbeat.journal.kinds import local_folder
-from celery_sqs_heartbeat.journal.printing import text_of
-from celery_sqs_heartbeat.journal.reading import Unread, read_segments
+from celery_sqs_heartbeat.journal.reading import Unread, is_event, read_segments
 from celery_sqs_heartbeat.settings.address import S3
 
+_MICROSECONDS = 1_000_000
+#: Fields that are printed in words, or that the worker's other lines show.
+_HEAD = frozenset({"v", "ts", "mono", "seq", "ev", "wid", "queue", "msg", "dlv", "task", "task_id"})
 #: A line may be in the folder of the day before or after its own.
 _AROUND = 1
 
@@ -126,6 +128,48 @@ def _folder_of(
     # All of it is read, whatever days are requested.
     check_journal(folder, journal, Span())
     yield folder
+
+
+def text_of(fields: dict[str, Any]) -> str:
+    """Return one line of text: time in UTC, event, message, task and the other fields."""
+    at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(
+        microseconds=fields["ts"]
+    )
+    line = "  ".join(
+        part
+        for part in (
+            f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z",
+            f"{fields['ev']:18}",
+            _message(fields),
+            ", ".join(_facts(fields)),
+            f"worker {fields['wid']} #{fields['seq']}",
+        )
+        if part
+    )
+    return escaped(line)
+
+
+def _message(fields: dict[str, Any]) -> str:
+    if "msg" not in fields:
+        return ""
+    return (
+        f"{fields['msg']} of {fields.get('queue', '-')}, "
+        f"task {fields.get('task', '-')}[{fields.get('task_id', '-')}]"
+    )
+
+
+def _facts(fields: dict[str, Any]) -> Iterator[str]:
+    for name, value in fields.items():
+        if name in _HEAD:
+            continue
+        if name in ("sent", "first"):
+            yield f"{name} {(fields['ts'] - value) / _MICROSECONDS:.3f} s before"
+        elif name.endswith("_us"):
+            yield f"{name.removesuffix('_us')} {value / _MICROSECONDS:.3f} s"
+        elif isinstance(value, dict):
+            yield f"{name} " + " ".join(f"{key}={each}" for key, each in value.items())
+        else:
+            yield f"{name} {value}"
 
 
 if __name__ == "__main__":

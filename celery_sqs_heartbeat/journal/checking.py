@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
-from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, date_of, is_segment
-from celery_sqs_heartbeat.journal.kinds import Kind, kind_of
-from celery_sqs_heartbeat.journal.listing import (
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX
+from celery_sqs_heartbeat.journal.kinds import (
+    Kind,
     WrongPath,
     day_folders,
     day_name,
     entries_if_any,
+    is_segment,
+    kind_of,
     range_text,
     unreadable,
 )
 
+#: A day in a folder's name. Python itself accepts other forms of ISO 8601, too.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 #: The way out if a path is not a journal.
 GIVE_JOURNAL = "give the folder or URL that sqs_heartbeat_journal names"
 #: Shorter ways out for some kinds.
@@ -91,6 +96,26 @@ def check_segments(journal: Path, span: Span, *, closed: bool = False) -> None:
 def wrong_kind(given: str, kind: Kind, wanted: str, way_out: str) -> WrongPath:
     """Return the error about a path that is another kind than expected."""
     return WrongPath(f"{given!r} {kind.value}, where {wanted} is expected: {way_out}")
+
+
+def date_of(day: str) -> datetime.date:
+    """Return the date of a folder's name, without its `dt=`.
+
+    Raises:
+        ValueError: It is not a valid day. The message continues a sentence that starts with the
+            folder's path.
+    """
+    try:
+        if _DATE.fullmatch(day):
+            return datetime.date.fromisoformat(day)
+    except ValueError:
+        pass
+    raise ValueError(no_day_text(day))
+
+
+def no_day_text(day: str) -> str:
+    """Return the fault of a path that has a folder with an invalid day, and the way out."""
+    return f"has a folder dt={day}, which is not a valid day: move it away"
 
 
 def _date_of(day: Path, journal: Path) -> datetime.date:

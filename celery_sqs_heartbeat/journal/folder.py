@@ -14,9 +14,8 @@ import datetime
 import errno
 import logging
 import os
-import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
@@ -28,8 +27,6 @@ OPEN_SUFFIX = ".jsonl.open"
 CLOSED_SUFFIX = ".jsonl.zst"
 
 _DAY_MICROSECONDS = 86_400_000_000
-#: A day in a folder's name. Python itself accepts other forms of ISO 8601, too.
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 
 #: Mode of new files. A umask can only make it stricter.
@@ -43,26 +40,6 @@ def day_of(ts: int) -> str:
     return datetime.date.fromordinal(_EPOCH_DAY + ts // _DAY_MICROSECONDS).isoformat()
 
 
-def date_of(day: str) -> datetime.date:
-    """Return the date of a folder's name, without its `dt=`.
-
-    Raises:
-        ValueError: It is not a valid day. The message continues a sentence that starts with the
-            folder's path.
-    """
-    try:
-        if _DATE.fullmatch(day):
-            return datetime.date.fromisoformat(day)
-    except ValueError:
-        pass
-    raise ValueError(no_day_text(day))
-
-
-def no_day_text(day: str) -> str:
-    """Return the fault of a path that has a folder with an invalid day, and the way out."""
-    return f"has a folder dt={day}, which is not a valid day: move it away"
-
-
 def segment_path(day: str, wid: str, number: int) -> Path:
     """Return the path of an open segment, relative to the journal's folder."""
     return Path(f"dt={day}", f"worker={wid}", f"seg-{number}{OPEN_SUFFIX}")
@@ -73,51 +50,9 @@ def hidden(name: str) -> str:
     return f".{name}"
 
 
-def closed_path(path: Path) -> Path:
-    """Return the path of an open segment after it is closed."""
-    return path.with_name(closed_name(path.name))
-
-
 def closed_name(name: str) -> str:
     """Return the name of an open segment after it is closed."""
     return name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX
-
-
-def is_segment(name: str) -> bool:
-    """Return whether a file is a segment, open or closed, by its name."""
-    return name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX))
-
-
-def open_segments(folder: Path) -> list[Path]:
-    """Return the open segments, in order."""
-    return _segments(folder, OPEN_SUFFIX)
-
-
-def closed_segments(folder: Path) -> list[Path]:
-    """Return the closed segments, in order."""
-    return _segments(folder, CLOSED_SUFFIX)
-
-
-def all_segments(folder: Path) -> Iterator[Path]:
-    """Return each segment once, in order: by day, worker and number."""
-    # List open ones first, so a segment that is closed meanwhile is in at least one list.
-    still_open, closed = open_segments(folder), closed_segments(folder)
-    shown = set(closed)
-    left = [path for path in still_open if closed_path(path) not in shown]
-    yield from _ordered([*closed, *left])
-
-
-def _segments(folder: Path, suffix: str, day: str = "*") -> list[Path]:
-    return _ordered(folder.glob(f"dt={day}/worker=*/seg-*{suffix}"))
-
-
-def _ordered(paths: Iterable[Path]) -> list[Path]:
-    return sorted(paths, key=lambda path: (path.parts[-3:-1], _number(path)))
-
-
-def _number(path: Path) -> int:
-    number = path.name.removeprefix("seg-").split(".", 1)[0]
-    return int(number) if number.isdecimal() else 0
 
 
 class RefusedError(PermissionError):
@@ -225,7 +160,7 @@ class Root:
             os.close(place)
 
     def segments(self, suffix: str, day: str = "*") -> list[Path]:
-        """Return the segments with this suffix, in order, relative to `folder`.
+        """Return the segments with this suffix, relative to `folder`.
 
         Only their names are known. Each must be opened by `opened`.
 
@@ -233,12 +168,10 @@ class Root:
             RefusedError: Another user could have set a trap.
             OSError: The folder can't be entered.
         """
-        try:
-            with self.opened():
-                found = _segments(self.folder, suffix, day)
-        except FileNotFoundError:
-            return []
-        return [path.relative_to(self.folder) for path in found]
+        with contextlib.suppress(FileNotFoundError), self.opened():
+            found = self.folder.glob(f"dt={day}/worker=*/seg-*{suffix}")
+            return [path.relative_to(self.folder) for path in found]
+        return []
 
     def note(self, error: OSError) -> None:
         """Log the first refusal only, because a trap may be set a million times."""

@@ -7,13 +7,19 @@ pipeline makes a warehouse from a journal, so users may confuse the two: the err
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.folder import is_segment
-from celery_sqs_heartbeat.journal.listing import DAY, entries, entries_if_any, unreadable
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX
 
+#: The start of the name of a day's folder.
+DAY = "dt="
+#: Prefixes of entries that Spark, Sail and file systems put beside tables and days.
+_ASIDE = (".", "_", "lost+found")
 #: The names of the pipeline's tables.
 TABLE_NAMES = frozenset(
     {
@@ -115,3 +121,66 @@ def _may_have_segments(worker: Path) -> bool:
 def _is_table(folder: Path) -> bool:
     # A folder without a day has no rows.
     return folder.is_dir() and all(name.startswith(DAY) for name in entries_if_any(folder))
+
+
+class WrongPath(SqsHeartbeatError):
+    """A path is not what a command needs, or can't be read. The message has the way out."""
+
+
+def entries(folder: Path) -> Iterator[str]:
+    """Yield the names of a folder's entries, without those of `_ASIDE`.
+
+    Raises:
+        OSError: It can't be read.
+    """
+    with os.scandir(folder) as found:
+        yield from (each.name for each in found if not each.name.startswith(_ASIDE))
+
+
+def entries_if_any(folder: Path) -> Iterator[str]:
+    """Yield the same as `entries`, or nothing if the folder does not exist.
+
+    Raises:
+        WrongPath: It can't be read.
+    """
+    try:
+        yield from entries(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise unreadable(folder, error) from None
+
+
+def day_folders(folder: Path) -> list[Path]:
+    """Return the folders of days, in order.
+
+    Raises:
+        WrongPath: It can't be read.
+    """
+    return [folder / name for name in sorted(entries_if_any(folder)) if name.startswith(DAY)]
+
+
+def day_name(folder: Path) -> str:
+    """Return the day in a folder's name."""
+    return folder.name.removeprefix(DAY)
+
+
+def range_text(days: Sequence[Path]) -> str:
+    """Return the first and the last day of folders, for messages."""
+    names = [day_name(day) for day in days]
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else ""
+
+
+def unreadable(path: Path, error: OSError) -> WrongPath:
+    """Return the error about a file or folder that can't be read."""
+    way_out = (
+        ": run this as the workers' user, or as a user of their group"
+        if isinstance(error, PermissionError)
+        else ""
+    )
+    return WrongPath(f"{str(path)!r} can't be read: {error.strerror}{way_out}")
+
+
+def is_segment(name: str) -> bool:
+    """Return whether a file is a segment, open or closed, by its name."""
+    return name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX))

@@ -1,22 +1,26 @@
-"""Reads a journal back."""
+"""Finds a journal's segments, and reads their lines back."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
-from celery_sqs_heartbeat.journal.fields import is_whole
-from celery_sqs_heartbeat.journal.folder import OPEN_SUFFIX, all_segments, closed_path
+from celery_sqs_heartbeat.journal.fields import FIELDS, is_whole
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX, closed_name, day_of
 
 #: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
 #: long.
 _READ_BYTES = 1 << 16
+
+#: The fields that each line must have.
+_REQUIRED = ("v", "ts", "seq", "ev", "wid")
 
 
 @dataclass(slots=True)
@@ -128,3 +132,82 @@ def unpack(path: Path) -> Generator[bytes, None, bool]:
         except zstandard.ZstdError:
             return False
     return frame is None and not rest and not is_empty
+
+
+def closed_path(path: Path) -> Path:
+    """Return the path of an open segment after it is closed."""
+    return path.with_name(closed_name(path.name))
+
+
+def open_segments(folder: Path) -> list[Path]:
+    """Return the open segments, in order."""
+    return _segments(folder, OPEN_SUFFIX)
+
+
+def closed_segments(folder: Path) -> list[Path]:
+    """Return the closed segments, in order."""
+    return _segments(folder, CLOSED_SUFFIX)
+
+
+def all_segments(folder: Path) -> Iterator[Path]:
+    """Return each segment once, in order: by day, worker and number."""
+    # List open ones first, so a segment that is closed meanwhile is in at least one list.
+    still_open, closed = open_segments(folder), closed_segments(folder)
+    shown = set(closed)
+    left = [path for path in still_open if closed_path(path) not in shown]
+    yield from _ordered([*closed, *left])
+
+
+def _segments(folder: Path, suffix: str) -> list[Path]:
+    return _ordered(folder.glob(f"dt=*/worker=*/seg-*{suffix}"))
+
+
+def _ordered(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (path.parts[-3:-1], _number(path)))
+
+
+def _number(path: Path) -> int:
+    number = path.name.removeprefix("seg-").split(".", 1)[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def is_event(fields: Mapping[str, Any]) -> bool:
+    """Return whether a line's fields are an event. Its kind may be unknown."""
+    has_all = all(fields.get(name) is not None for name in _REQUIRED)
+    return (
+        has_all
+        and all(fields.get(name) is None or fits(fields[name]) for name, fits in _FITS.items())
+        and _is_time(fields["ts"])
+    )
+
+
+def _whole(bits: int) -> Callable[[object], bool]:
+    limit = 1 << (bits - 1)
+    return lambda value: type(value) is int and -limit <= value < limit
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        each is None or isinstance(each, str) for each in value.values()
+    )
+
+
+_TYPES = {
+    "int": _whole(32),
+    "bigint": _whole(64),
+    "string": _is_text,
+    "map<string,string>": _is_map,
+}
+_FITS = {field.name: _TYPES[field.type] for field in FIELDS}
+
+
+def _is_time(ts: int) -> bool:
+    """Return whether a time in microseconds is on a valid calendar day."""
+    try:
+        return day_of(ts) >= datetime.date.min.isoformat()
+    except (OverflowError, ValueError):
+        return False

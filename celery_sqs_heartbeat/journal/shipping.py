@@ -10,6 +10,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -166,21 +167,21 @@ class Shipper:
         finally:
             self._over.set()
 
-    def _within_limit(self) -> list[Path]:
-        """Return the segments that wait, in order, after removing the oldest beyond the limit."""
+    def _within_limit(self) -> deque[Path]:
+        """Return the segments that wait, the oldest first, after removing some beyond the limit."""
         found: dict[Path, os.stat_result] = {}
         for path in self._root.segments(CLOSED_SUFFIX):
             # Another worker may have uploaded it just now.
             with contextlib.suppress(FileNotFoundError):
                 found[path] = (self._root.folder / path).lstat()
         size = sum(status.st_size for status in found.values())
-        for path in sorted(found, key=lambda path: found[path].st_mtime_ns):
-            if size <= SPOOL_BYTES:
-                break
-            size -= found.pop(path).st_size
+        waiting = deque(sorted(found, key=lambda path: found[path].st_mtime_ns))
+        while size > SPOOL_BYTES:
+            path = waiting.popleft()
+            size -= found[path].st_size
             self._drop(path)
         self.waiting_bytes = size
-        return list(found)
+        return waiting
 
     def _drop(self, path: Path) -> None:
         try:

@@ -18,9 +18,8 @@ from moto.server import ThreadedMotoServer
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal import segments
-from celery_sqs_heartbeat.journal.folder import closed_segments, open_segments
 from celery_sqs_heartbeat.journal.journal import Journal
-from celery_sqs_heartbeat.journal.reading import read_journal
+from celery_sqs_heartbeat.journal.reading import closed_segments, open_segments, read_journal
 from tests.support.markdown import blocks
 from tests.support.s3 import environment, new_server
 from tests.support.waiting import PATIENCE, wait_until

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.journal.folder import open_segments
+from celery_sqs_heartbeat.journal.reading import open_segments
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.sail import intake as module
 from celery_sqs_heartbeat.pipeline.engine.sail.warehouse import SailWarehouse

@@ -8,8 +8,7 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.journal.folder import closed_segments
-from celery_sqs_heartbeat.journal.reading import unpack
+from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.sail import kept_frames
 from celery_sqs_heartbeat.pipeline.engine.sail.intake import journal_days

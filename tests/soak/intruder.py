@@ -9,8 +9,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.folder import closed_segments
-from celery_sqs_heartbeat.journal.reading import unpack
+from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
 
 #: A line in the format of a journal. A worker that closes it as a segment gives it away.
 SECRET = b'{"v":1,"ts":1,"secret":"not yours"}\n'

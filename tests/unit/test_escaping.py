@@ -19,8 +19,8 @@ from celery_sqs_heartbeat.cli.status.page_targets import Target
 from celery_sqs_heartbeat.cli.terminal.output import laid_out
 from celery_sqs_heartbeat.cli.tune.settings_code import as_text
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
+from celery_sqs_heartbeat.journal.__main__ import text_of
 from celery_sqs_heartbeat.journal.fields import fields_of
-from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import EventKind
 from tests.unit.journal.samples import ORIGIN, event_of

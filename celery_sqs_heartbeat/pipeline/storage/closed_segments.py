@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.common.days import Span
-from celery_sqs_heartbeat.journal.folder import closed_segments
+from celery_sqs_heartbeat.journal.reading import closed_segments
 from celery_sqs_heartbeat.journal.zstd_frames import is_whole
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.storage.line_marks import RELATIVE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 
-from celery_sqs_heartbeat.journal.folder import date_of, no_day_text
+from celery_sqs_heartbeat.journal.checking import date_of, no_day_text
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 
 #: A file in a day's folder of a table, or in a worker's folder of a journal.

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.common.days import Days, Span
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.journal.folder import all_segments, open_segments
+from celery_sqs_heartbeat.journal.reading import all_segments, open_segments
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.sail.fallback import read_by_spark
 from celery_sqs_heartbeat.pipeline.engine.sail.warehouse import SailWarehouse, folder_of, sweep
