@@ -101,7 +101,8 @@ def sizes(events: list[Event]) -> tuple[float, float]:
         plain = sum(len(line_of(fields_of(each, n, origin))) for n, each in enumerate(events))
         for event in events:
             journal(event)
-        journal._finish()
+        journal.step()
+        journal._writer.close()
         packed = sum(path.stat().st_size for path in closed_segments(Path(folder)))
     return plain / len(events), packed / len(events)
 

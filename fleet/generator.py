@@ -12,6 +12,7 @@ from typing import Any
 from celery_sqs_heartbeat.journal.folder import Root
 from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
 from celery_sqs_heartbeat.journal.segments import SegmentWriter
+from fleet.recorder import fail
 from fleet.truth import idle_of, pairs_of
 from fleet.world import World
 
@@ -61,12 +62,9 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
 
 def _copy(segment: Path, journal: Path, number: int) -> None:
     wid = _other_id(segment.parent.name.removeprefix("worker="), number)
-    writer = SegmentWriter(Root(journal, is_private=False), wid, lambda: 0.0)
+    writer = SegmentWriter(Root(journal, is_private=False), wid, lambda: 0.0, fail)
     writer.write(_other_lines(segment, number))
-    if writer.fault is None:
-        writer.close()
-    if writer.fault is not None:
-        raise writer.fault
+    writer.close()
 
 
 def _other_lines(segment: Path, number: int) -> Iterator[tuple[int, bytes]]:

@@ -21,6 +21,12 @@ from celery_sqs_heartbeat.journal.folder import Root
 from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.events import Event
 
+
+def fail(error: OSError) -> None:
+    """Give up, because a fleet's journal is worth nothing without all of its lines."""
+    raise error
+
+
 #: How many lines are written together.
 _BATCH = 500
 
@@ -40,7 +46,7 @@ class Recorder:
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
-        self._writer = SegmentWriter(Root(folder, is_private=False), identity.wid, clock)
+        self._writer = SegmentWriter(Root(folder, is_private=False), identity.wid, clock, fail)
         self._waiting: list[tuple[int, bytes]] = []
 
     def __call__(self, event: Event) -> None:
@@ -78,5 +84,3 @@ class Recorder:
     def _flush(self) -> None:
         self._writer.write(self._waiting)
         self._waiting = []
-        if self._writer.fault is not None:
-            raise self._writer.fault

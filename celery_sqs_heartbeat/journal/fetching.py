@@ -15,14 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
+import boto3
 from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX
-from celery_sqs_heartbeat.journal.shipping import new_s3_client
 from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
 #: Objects that are copied at the same time.
@@ -82,7 +83,8 @@ def fetch(
         raise FetchError(f"the journal {journal!r} {error}") from None
     assert isinstance(source, Destination)
     try:
-        s3 = client or new_s3_client(max_pool_connections=_THREADS, retries={"mode": "standard"})
+        config = Config(max_pool_connections=_THREADS, retries={"mode": "standard"})
+        s3 = client or boto3.Session().client("s3", config=config)
         keys = list(_keys(s3, source, first, last))
         if not keys and not _is_there(s3, source):
             raise FetchError(

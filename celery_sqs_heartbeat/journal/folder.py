@@ -93,10 +93,8 @@ class Folder:
         if not is_file or status.st_uid != os.geteuid() or status.st_nlink > 1:
             os.close(descriptor)
             raise RefusedError(
-                f"{str(self.path / name)!r} is not a file of user {os.geteuid()} with one name: it "
-                f"belongs to user {status.st_uid}, and has {status.st_nlink} names and mode "
-                f"{stat.filemode(status.st_mode)}. Chown it, remove it, or leave it to a worker of "
-                "its owner"
+                f"{str(self.path / name)!r} is not a regular file of user {os.geteuid()} without "
+                "other hard links: chown it, remove it, or leave it to a worker of its owner"
             )
         return FileIO(descriptor, "rb+")
 

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -88,6 +88,7 @@ class Journal:
         wall: Callable[[], int] = wall_clock,
     ) -> None:
         place = parse_target(target)
+        self._outage = OutageLog("the journal")
         self._shipper: Shipper | None = None
         if isinstance(place, Destination):
             self._root = own_spool(place)
@@ -97,7 +98,9 @@ class Journal:
         self._identity = identity or Identity.here(wall())
         self._began_at = clock() if began_at is None else began_at
         # Every segment has at least one line, so these numbers are free.
-        self._writer = SegmentWriter(self._root, self._identity.wid, clock, first=last + 1)
+        self._writer = SegmentWriter(
+            self._root, self._identity.wid, clock, self._outage.note, first=last + 1
+        )
         self._last = last
         self._is_first = last == 0
         self._note_number = note
@@ -108,13 +111,11 @@ class Journal:
         self._overflow = 0
         self._lost = self._written = self._torn = 0
         self._wakeup = AutoResetEvent()
-        self._outage = OutageLog("the journal")
         self._recover_at = -math.inf
         self._is_open = True
-        self._is_started = False
         self._is_faulty = False
         self._until = 0.0
-        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
@@ -131,15 +132,17 @@ class Journal:
 
         Call it before there are events.
         """
-        if self._is_started:
+        if self._thread is not None:
             return
-        self._is_started = True
+        self._thread = threading.Thread(
+            target=self._live, name="sqs-heartbeat-journal", daemon=True
+        )
         if self._is_first:
             self._put_worker_line(WORKER_STARTED, fields_of_start(self._identity, info))
         try:
             if self._shipper is not None:
                 self._shipper.start()
-            threading.Thread(target=self._live, name="sqs-heartbeat-journal", daemon=True).start()
+            self._thread.start()
         except RuntimeError as error:
             logger.warning(
                 "sqs-heartbeat: can't start a thread for the journal (%s): it stays empty", error
@@ -152,19 +155,31 @@ class Journal:
         Args:
             has_stopped: Whether the worker has stopped normally, and was not killed.
         """
-        if not (self._is_open and self._is_started):
+        if self._thread is None or not self._is_open:
             return
         if has_stopped:
             self._put_worker_line(WORKER_STOPPED, {})
         self._until = time.monotonic() + timeout
         self._is_open = False
         self._wakeup.set()
-        if not self._over.wait(timeout):
+        self._thread.join(timeout)
+        if self._thread.is_alive():
             logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
 
     def step(self) -> None:
         """Write waiting lines, and do the maintenance that is due, as its thread does."""
-        self._guard(self._maintain)
+        try:
+            self._write()
+            self._writer.close_if_old()
+            if self._clock() >= self._recover_at:
+                self._recover()
+            self._is_faulty = False
+        except Exception:
+            if not self._is_faulty:
+                logger.exception(
+                    "sqs-heartbeat: the journal failed with a bug of its own; it continues"
+                )
+            self._is_faulty = True
 
     @property
     def stats(self) -> JournalStats:
@@ -184,9 +199,13 @@ class Journal:
         return self._lost + (self._shipper.lost if self._shipper else 0)
 
     def _put_worker_line(self, ev: str, fields: dict[str, Any]) -> None:
-        own = ({"dropped": self._dropped} if self._dropped else {}) | fields
         at = self._clock()
-        self._put(lambda number, origin: origin.stamp(ev, at, number) | own)
+
+        def make(number: int, origin: Origin) -> dict[str, Any]:
+            lost = {"dropped": self._dropped} if self._dropped else {}
+            return origin.stamp(ev, at, number) | lost | fields
+
+        self._put(make)
 
     def _put(self, make: _Make) -> None:
         with self._lock:
@@ -203,37 +222,11 @@ class Journal:
             self._wakeup.set()
 
     def _live(self) -> None:
-        try:
+        while self._is_open:
             self.step()
-            while self._is_open:
-                self._wakeup.wait(WRITE_SECONDS)
-                self.step()
-            self._guard(self._finish)
-        finally:
-            self._over.set()
-
-    def _guard(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-            self._is_faulty = False
-        except Exception:
-            if not self._is_faulty:
-                logger.exception(
-                    "sqs-heartbeat: the journal failed with a bug of its own; it continues"
-                )
-            self._is_faulty = True
-
-    def _maintain(self) -> None:
-        self._write()
-        self._writer.close_if_old()
-        self._note(self._writer.fault)
-        if self._clock() >= self._recover_at:
-            self._recover()
-
-    def _finish(self) -> None:
-        self._write()
+            self._wakeup.wait(WRITE_SECONDS)
+        self.step()
         self._writer.close()
-        self._note(self._writer.fault)
         if self._shipper is not None:
             self._shipper.finish(self._until)
 
@@ -243,34 +236,29 @@ class Journal:
             overflow, self._overflow = self._overflow, 0
         written = 0
         try:
-            lines, fault = self._lines(waiting)
-            written = self._writer.write(lines)
+            written = self._writer.write(self._lines(waiting))
         finally:
             self._written += written
             with self._lock:
                 self._lost += len(waiting) - written
         if overflow:
-            self._note("more events than it can write")
-        self._note(self._writer.fault or fault)
-        if waiting and written == len(waiting) and not overflow:
+            self._outage.note("more events than it can write")
+        elif waiting and written == len(waiting):
             self._outage.clear(self._dropped)
 
-    def _lines(
-        self, waiting: list[tuple[int, _Make]]
-    ) -> tuple[list[tuple[int, bytes]], Exception | None]:
-        """Return the lines that could be made, and the error of one that could not."""
+    def _lines(self, waiting: list[tuple[int, _Make]]) -> Iterator[tuple[int, bytes]]:
+        """Yield each line with its time, except lines that can't be made."""
         # Each time, because the wall clock may be set, or the machine suspended.
         offset = self._wall() - round(self._clock() * 1_000_000)
         origin = Origin(wid=self._identity.wid, started_at=self._began_at, offset=offset)
-        lines: list[tuple[int, bytes]] = []
-        fault: Exception | None = None
         for number, make in waiting:
             try:
                 fields = make(number, origin)
-                lines.append((fields["ts"], line_of(fields)))
+                line = line_of(fields)
             except Exception as error:
-                fault = error
-        return lines, fault
+                self._outage.note(error)
+            else:
+                yield fields["ts"], line
 
     def _recover(self) -> None:
         is_first = self._recover_at == -math.inf
@@ -280,7 +268,7 @@ class Journal:
         try:
             segments, torn = recover(self._root, days)
         except OSError as error:
-            self._note(error)
+            self._outage.note(error)
             return
         self._torn += torn
         if segments:
@@ -290,7 +278,3 @@ class Journal:
                 counted(segments, "segment"),
                 torn,
             )
-
-    def _note(self, fault: object) -> None:
-        if fault is not None:
-            self._outage.note(fault)

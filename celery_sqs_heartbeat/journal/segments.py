@@ -49,23 +49,27 @@ class SegmentWriter:
 
     Args:
         clock: Monotonic seconds.
+        on_fault: Called with each error of a write, or of closing a segment.
         first: The number of the first segment.
-
-    Attributes:
-        fault: The last error of a write or of closing a segment, until the next write.
     """
 
-    def __init__(self, root: Root, wid: str, clock: Callable[[], float], *, first: int = 1) -> None:
+    def __init__(
+        self,
+        root: Root,
+        wid: str,
+        clock: Callable[[], float],
+        on_fault: Callable[[OSError], None],
+        first: int = 1,
+    ) -> None:
         self._root = root
         self._wid = wid
         self._clock = clock
+        self._on_fault = on_fault
         self._numbers = itertools.count(first)
         self._segment: _Segment | None = None
-        self.fault: OSError | None = None
 
     def write(self, lines: Iterable[tuple[int, bytes]]) -> int:
         """Write lines, each with its time in microseconds. Return how many were written."""
-        self.fault = None
         written = 0
         for day, group in itertools.groupby(lines, key=lambda line: day_of(line[0])):
             batch = [line for _, line in group]
@@ -73,7 +77,7 @@ class SegmentWriter:
                 self._append(day, b"".join(batch))
                 written += len(batch)
             except OSError as error:
-                self.fault = error
+                self._on_fault(error)
         return written
 
     def close_if_old(self) -> None:
@@ -92,7 +96,7 @@ class SegmentWriter:
                 pack(segment.file, folder, segment.path.name)
         except OSError as error:
             # The plain file stays, and a worker recovers it.
-            self.fault = error
+            self._on_fault(error)
         finally:
             segment.file.close()
 

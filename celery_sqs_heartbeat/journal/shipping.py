@@ -36,30 +36,23 @@ _LONGEST_PAUSE = 60.0
 _READ_BYTES = 1 << 20
 
 
-def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -> Any:
+def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
     """Return a client with boto3's own configuration. The broker may be in another account.
+
+    It gives up soon, because the shipper tries again itself.
 
     Args:
         new_session: Makes the boto3 session; None for boto3's default.
-        config: Arguments of botocore's `Config`.
     """
     import boto3
     from botocore.config import Config
 
-    session = new_session() if new_session is not None else boto3.Session()
-    return session.client("s3", config=Config(**config))
-
-
-def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
-    """Return a client that gives up soon, because the shipper tries again itself."""
     from celery_sqs_heartbeat.sqs.sending import guard
 
-    client = new_s3_client(
-        new_session,
-        connect_timeout=_TIMEOUT,
-        read_timeout=_TIMEOUT,
-        retries={"total_max_attempts": 1},
-    )
+    session = new_session() if new_session is not None else boto3.Session()
+    retries = {"total_max_attempts": 1}
+    config = Config(connect_timeout=_TIMEOUT, read_timeout=_TIMEOUT, retries=retries)
+    client = session.client("s3", config=config)
     guard(client)
     return client
 
@@ -115,7 +108,9 @@ class Shipper:
         self._outage = OutageLog(f"the upload of the journal to s3://{destination.bucket}")
         self._failures = 0
         self._is_ending = threading.Event()
-        self._over = threading.Event()
+        self._thread = threading.Thread(
+            target=self._live, name="sqs-heartbeat-journal-s3", daemon=True
+        )
         self.shipped = 0
         self.lost = 0
         self.waiting_bytes = 0
@@ -126,12 +121,12 @@ class Shipper:
         Raises:
             RuntimeError: The system starts none.
         """
-        threading.Thread(target=self._live, name="sqs-heartbeat-journal-s3", daemon=True).start()
+        self._thread.start()
 
     def finish(self, until: float) -> None:
         """Let the thread upload what waits once more, and wait for that until a monotonic time."""
         self._is_ending.set()
-        self._over.wait(max(0.0, until - time.monotonic()))
+        self._thread.join(max(0.0, until - time.monotonic()))
         with contextlib.suppress(OSError):
             if left := len(self._root.segments(CLOSED_SUFFIX)):
                 logger.warning(
@@ -160,12 +155,9 @@ class Shipper:
         return SHIP_SECONDS
 
     def _live(self) -> None:
-        try:
-            while not self._is_ending.wait(self.ship()):
-                pass
-            self.ship()
-        finally:
-            self._over.set()
+        while not self._is_ending.wait(self.ship()):
+            pass
+        self.ship()
 
     def _within_limit(self) -> deque[Path]:
         """Return the segments that wait, the oldest first, after removing some beyond the limit."""
@@ -214,8 +206,8 @@ class Shipper:
         self._outage.clear(self.lost)
 
     def _tidy(self) -> None:
-        """Remove the empty folders of earlier days, in which no worker begins a segment."""
-        for day in sorted(self._root.folder.glob("dt=*"))[:-1]:
+        """Remove empty folders, except of the last two days, in which workers begin segments."""
+        for day in sorted(self._root.folder.glob("dt=*"))[:-2]:
             for folder in (*day.glob("worker=*"), day):
                 with contextlib.suppress(OSError):
                     folder.rmdir()

@@ -28,7 +28,7 @@ from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, 
 from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
 from celery_sqs_heartbeat.pipeline.tables.skew import lead
 from tests.pipeline.builders import DAY, SECOND, message
-from tests.unit.journal.samples import ORIGIN, event_of, own
+from tests.unit.journal.samples import ORIGIN, event_of, fail, own
 
 Line = dict[str, Any]
 FIRST = datetime.date(2026, 3, 14)
@@ -309,7 +309,7 @@ def test_lines_of_a_worker_are_read_back_field_by_field(
         START,
         *(fields_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
     ]
-    writer = SegmentWriter(own(tmp_path), ORIGIN.wid, clock=lambda: 0.0)
+    writer = SegmentWriter(own(tmp_path), ORIGIN.wid, lambda: 0.0, fail)
     half = len(written) // 2
     writer.write((fields["ts"], line_of(fields)) for fields in written[:half])
     writer.close()

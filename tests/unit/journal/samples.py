@@ -85,6 +85,11 @@ class Disk:
         return File(descriptor, mode)
 
 
+def fail(error: OSError) -> None:
+    """Raise an error that no test expects."""
+    raise error
+
+
 def own(folder: Path) -> Root:
     """Return the root of a journal for a worker that writes to this folder."""
     return Root(folder, is_private=False)

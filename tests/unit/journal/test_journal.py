@@ -27,11 +27,11 @@ INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"on_
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """No thread runs: the test calls each step."""
-    threads: list[Callable[[], None]] = []
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: threads.append(thread.run))
-    return threads
+def idle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Journal], None]:
+    """No thread writes: the test calls each step, and then the whole of its life."""
+    live = Journal._live
+    monkeypatch.setattr(Journal, "_live", lambda journal: None)
+    return live
 
 
 def opened(folder: Path, **options: Any) -> Journal:
@@ -39,11 +39,11 @@ def opened(folder: Path, **options: Any) -> Journal:
     return Journal(str(folder), **{"clock": clocks.clock, "wall": clocks.wall, **options})
 
 
-def end(journal: Journal, threads: list[Callable[[], None]]) -> None:
+def end(journal: Journal, live: Callable[[Journal], None]) -> None:
     """Close the segment of a journal whose steps the test calls."""
     journal.start(INFO)
-    journal.close(0)
-    threads[0]()
+    journal.close()
+    live(journal)
 
 
 def test_the_events_of_a_worker_are_written_in_order(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_many_threads_leave_no_gap(tmp_path: Path) -> None:
 
 def test_events_beyond_the_queue_are_dropped_counted_and_visible(
     tmp_path: Path,
-    idle: list[Any],
+    idle: Callable[[Journal], None],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -138,7 +138,7 @@ def test_the_thread_wakes_up_when_the_queue_is_half_full(
 
 def test_a_full_disk_is_logged_once_and_its_end_once(
     tmp_path: Path,
-    idle: list[Any],
+    idle: Callable[[Journal], None],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_full_disk_is_logged_once_and_its_end_once(
 
 
 def test_an_event_that_cannot_be_written_costs_only_its_own_line(
-    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, idle: Callable[[Journal], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = opened(tmp_path)
     journal(event_of(at=float("nan")))
@@ -249,7 +249,7 @@ def test_closing_before_the_start_or_after_the_end_does_nothing(tmp_path: Path) 
 
 
 def test_segments_of_dead_workers_are_closed_at_the_start(
-    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, idle: Callable[[Journal], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "dt=2020-01-01" / "worker=dead" / "seg-3.jsonl.open"
     path.parent.mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_segments_of_dead_workers_are_closed_at_the_start(
 
 
 def test_leftovers_of_other_workers_are_looked_for_repeatedly(
-    tmp_path: Path, idle: list[Any]
+    tmp_path: Path, idle: Callable[[Journal], None]
 ) -> None:
     clocks = Clocks()
     journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
@@ -284,7 +284,9 @@ def test_leftovers_of_other_workers_are_looked_for_repeatedly(
     ]
 
 
-def test_times_follow_a_wall_clock_that_is_set(tmp_path: Path, idle: list[Any]) -> None:
+def test_times_follow_a_wall_clock_that_is_set(
+    tmp_path: Path, idle: Callable[[Journal], None]
+) -> None:
     clocks = Clocks()
     journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
     journal(event_of())
@@ -336,7 +338,7 @@ def test_any_other_target_is_refused(target: str) -> None:
         parse_target(target)
 
 
-def test_every_kind_of_event_is_taken(tmp_path: Path, idle: list[Any]) -> None:
+def test_every_kind_of_event_is_taken(tmp_path: Path, idle: Callable[[Journal], None]) -> None:
     journal = opened(tmp_path)
     for kind in EventKind:
         journal(event_of(kind))

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
-from tests.unit.journal.samples import ORIGIN, STARTED, WALL, Clocks, answered, event_of, own
+from tests.unit.journal.samples import ORIGIN, STARTED, WALL, Clocks, answered, event_of, fail, own
 
 RECEIVED = event_of(sent_time=WALL / 1e6, cause="new")
 DELETED = answered(EventKind.MESSAGE_DELETED, Action.DELETE, Outcome.DONE, at=STARTED + 4)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     started |= {"host": "h", "pid": 4, "settings": {"on_lost": "warn"}}
     # The later event is in the segment that is read first.
     for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
-        writer = SegmentWriter(own(tmp_path), wid, Clocks().clock)
+        writer = SegmentWriter(own(tmp_path), wid, Clocks().clock, fail)
         lines = [fields_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]
         lines = [started, *lines] if wid == "b" else lines
         writer.write([(fields["ts"], line_of(fields)) for fields in lines])

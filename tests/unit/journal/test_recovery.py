@@ -9,7 +9,7 @@ import pytest
 
 from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
-from tests.unit.journal.samples import DAY, WALL, files_in, frames_of, line_at, own
+from tests.unit.journal.samples import DAY, WALL, fail, files_in, frames_of, line_at, own
 
 
 def left_behind(folder: Path, data: bytes, worker: str = "dead", day: str = DAY) -> Path:
@@ -46,7 +46,7 @@ def test_a_leftover_without_a_line_is_removed(tmp_path: Path, data: bytes, torn:
 
 
 def test_segments_of_a_live_worker_are_left_alone(tmp_path: Path) -> None:
-    writer = SegmentWriter(own(tmp_path), "live", lambda: 0.0)
+    writer = SegmentWriter(own(tmp_path), "live", lambda: 0.0, fail)
     writer.write([line_at(WALL, "a")])
     assert recover(own(tmp_path)) == (0, 0)
     writer.write([line_at(WALL, "b")])
@@ -89,7 +89,6 @@ def test_nothing_is_touched_on_a_file_system_without_locks(
     assert recover(own(tmp_path)) == (0, 0)
     assert path.exists()
     # A worker can still write there.
-    writer = SegmentWriter(own(tmp_path), "w", lambda: 0.0)
+    writer = SegmentWriter(own(tmp_path), "w", lambda: 0.0, fail)
     assert writer.write([line_at(WALL, "b")]) == 1
     writer.close()
-    assert writer.fault is None

@@ -92,12 +92,14 @@ def test_closed_segments_are_shipped_then_removed(
 
 
 def test_the_empty_folders_of_earlier_days_are_removed(tmp_path: Path, shipper: Shipper) -> None:
-    for day in ("2026-03-12", "2026-03-13", DAY):
+    days = ("2026-03-11", "2026-03-12", "2026-03-13", DAY)
+    for day in days:
         closed(tmp_path, 1, day=day)
-    left = tmp_path / "dt=2026-03-12" / "worker=w" / "seg-2.jsonl.open"
+    left = tmp_path / "dt=2026-03-11" / "worker=w" / "seg-2.jsonl.open"
     left.write_bytes(b"")
     shipper.ship()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dt=2026-03-12", f"dt={DAY}"]
+    kept = [f"dt={day}" for day in days if day != "2026-03-12"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
     assert left.exists()
 
 

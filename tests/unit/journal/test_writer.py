@@ -6,6 +6,7 @@ import datetime
 import errno
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.journal.samples import (
     WALL,
     Clocks,
     Disk,
+    fail,
     files_in,
     frames_of,
     line_at,
@@ -30,8 +32,10 @@ WORKER = f"dt={DAY}/worker=w"
 MIDNIGHT = round(datetime.datetime(2026, 3, 15, tzinfo=datetime.timezone.utc).timestamp() * 1e6)
 
 
-def writer_of(folder: Path, clocks: Clocks | None = None) -> SegmentWriter:
-    return SegmentWriter(own(folder), "w", (clocks or Clocks()).clock)
+def writer_of(
+    folder: Path, clocks: Clocks | None = None, on_fault: Callable[[OSError], None] = fail
+) -> SegmentWriter:
+    return SegmentWriter(own(folder), "w", (clocks or Clocks()).clock, on_fault)
 
 
 @pytest.fixture
@@ -140,16 +144,15 @@ def test_each_frame_of_a_segment_can_be_read_alone(
 
 def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path, disk: Disk) -> None:
     disk.room = 100
-    writer = writer_of(tmp_path)
+    faults: list[OSError] = []
+    writer = writer_of(tmp_path, on_fault=faults.append)
     assert writer.write([line_at(WALL, "a")]) == 1
     for _ in range(3):
         # Only a part of the line fits. The writer removes it again.
         assert writer.write([line_at(WALL, "b" * 100)]) == 0
-        assert writer.fault is not None
-        assert writer.fault.errno == errno.ENOSPC
+        assert faults.pop().errno == errno.ENOSPC
     disk.room = 1_000
     assert writer.write([line_at(WALL, "c")]) == 1
-    assert writer.fault is None
     writer.close()
     assert texts(tmp_path) == ["a", "c"]
     # There was no room to compress the first, so the next search for leftovers does it.
@@ -160,18 +163,20 @@ def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path, disk: Disk) -> N
 
 def test_a_disk_that_is_full_from_the_start_is_not_littered(tmp_path: Path, disk: Disk) -> None:
     disk.room = 0
-    writer = writer_of(tmp_path)
+    faults: list[OSError] = []
+    writer = writer_of(tmp_path, on_fault=faults.append)
     for _ in range(3):
         assert writer.write([line_at(WALL)]) == 0
     assert files_in(tmp_path) == []
 
 
 def test_a_segment_that_cannot_be_compressed_stays_plain(tmp_path: Path, disk: Disk) -> None:
-    writer = writer_of(tmp_path)
+    faults: list[OSError] = []
+    writer = writer_of(tmp_path, on_fault=faults.append)
     writer.write([line_at(WALL, "a")])
     disk.room = 5
     writer.close()
-    assert writer.fault is not None
+    assert faults
     assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open"]
     disk.room = 1_000
     assert writer.write([line_at(WALL, "b")]) == 1
@@ -181,7 +186,8 @@ def test_a_segment_that_cannot_be_compressed_stays_plain(tmp_path: Path, disk: D
 
 def test_lines_go_elsewhere_when_a_file_takes_no_more(tmp_path: Path, disk: Disk) -> None:
     disk.error = errno.EFBIG
-    writer = writer_of(tmp_path)
+    faults: list[OSError] = []
+    writer = writer_of(tmp_path, on_fault=faults.append)
     assert writer.write([line_at(WALL, "a")]) == 1
     disk.room = 0
     assert writer.write([line_at(WALL, "lost")]) == 0
@@ -193,9 +199,10 @@ def test_lines_go_elsewhere_when_a_file_takes_no_more(tmp_path: Path, disk: Disk
 
 def test_a_folder_that_is_a_file_costs_lines(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("")
-    writer = writer_of(tmp_path / "journal")
+    faults: list[OSError] = []
+    writer = writer_of(tmp_path / "journal", on_fault=faults.append)
     assert writer.write([line_at(WALL)]) == 0
-    assert isinstance(writer.fault, OSError)
+    assert len(faults) == 1
 
 
 def test_a_cleaner_of_old_files_does_no_harm(tmp_path: Path) -> None:
@@ -215,7 +222,8 @@ from pathlib import Path
 from celery_sqs_heartbeat.journal.folder import Root
 from celery_sqs_heartbeat.journal.segments import SegmentWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-writer = SegmentWriter(Root(Path(sys.argv[1]), is_private=False), "w", lambda: 0.0)
+root, faults = Root(Path(sys.argv[1]), is_private=False), []
+writer = SegmentWriter(root, "w", lambda: 0.0, faults.append)
 written = 0
 for number in range(1_000):
     line = b'{"v":1,"text":"%080d"}\\n' % number
