@@ -8,6 +8,7 @@ import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -17,7 +18,7 @@ from celery_sqs_heartbeat.journal.folder import RefusedError, Root
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.support.waiting import PATIENCE
-from tests.unit.journal.samples import WALL, Clocks, event_of, files_in, line_at
+from tests.unit.journal.samples import WALL, Clocks, event_of, files_in, frames_of, line_at
 
 #: Another user of the machine.
 OTHER = 65_534
@@ -175,27 +176,55 @@ def test_a_setting_may_name_a_link_to_the_folder(tmp_path: Path) -> None:
     assert len(list(read_journal(tmp_path / "elsewhere"))) == 1 + ENDS
 
 
-def test_a_folder_that_is_swapped_after_its_check_is_not_entered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    top, mine = tmp_path / "top", tmp_path / "mine"
-    for folder in (top, mine):
-        (folder / "dt=1").mkdir(parents=True)
-        folder.chmod(0o700)
-    fstat = os.fstat
+def swapped(top: Path, monkeypatch: pytest.MonkeyPatch, name: str, owner: object) -> None:
+    """Let a call for the status of a folder be followed by another user's trap in its place."""
+    look = getattr(owner, name)
 
-    def swap(descriptor: int) -> os.stat_result:
-        top.rename(tmp_path / "moved")
-        top.symlink_to(mine)
-        return fstat(descriptor)
-
-    monkeypatch.setattr(os, "fstat", swap)
-    with Root(top, is_private=True).opened("dt=1") as folder:
+    def look_and_swap(*place: Any) -> os.stat_result:
         monkeypatch.undo()
-        folder.create("seg-1").close()
-    assert files_in(mine) == []
+        status: os.stat_result = look(*place)
+        top.rename(top.with_name("moved"))
+        linked(top)
+        return status
+
+    monkeypatch.setattr(owner, name, look_and_swap)
+
+
+def test_a_folder_that_is_swapped_before_it_is_opened_is_refused(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top.mkdir(mode=0o700)
+    swapped(top, monkeypatch, "lstat", Path)
+    with pytest.raises(OSError, match=str(top)), Root(top, is_private=True).opened():
+        pass
+
+
+def test_a_folder_that_opens_up_before_it_is_opened_is_refused(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top.mkdir(mode=0o700)
+    lstat = Path.lstat
+
+    def look_and_open_up(path: Path) -> os.stat_result:
+        status = lstat(path)
+        top.chmod(0o777)
+        return status
+
+    monkeypatch.setattr(Path, "lstat", look_and_open_up)
     with pytest.raises(RefusedError), Root(top, is_private=True).opened():
         pass
+
+
+def test_a_folder_that_is_swapped_after_it_was_opened_is_not_entered(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (top / "dt=1").mkdir(parents=True)
+    top.chmod(0o700)
+    swapped(top, monkeypatch, "fstat", os)
+    with Root(top, is_private=True).opened("dt=1") as folder:
+        folder.create("seg-1").close()
+    assert files_in(top) == []
+    assert files_in(top.with_name("moved")) == ["dt=1/seg-1"]
 
 
 def test_the_journal_continues_once_the_trap_is_gone(
@@ -299,8 +328,7 @@ def test_nothing_is_written_through_a_link_in_place_of_a_draft(
     run(tmp_path / "journal")
     assert secret.read_bytes() == SECRET
     # The link was treated as a leftover draft, and the segment was closed.
-    texts = [line.get("text") for line in read_journal(tmp_path / "journal")]
-    assert "left behind" in texts
+    assert b"left behind" in frames_of(place / CLOSED)[0]
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077])

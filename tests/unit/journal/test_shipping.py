@@ -141,6 +141,10 @@ def test_pauses_grow_to_a_minute_at_most(tmp_path: Path, bucket: Bucket, shipper
     closed(tmp_path, 1)
     bucket.faults = [DEAD] * 20
     assert [shipper.ship() for _ in range(20)][5:] == [32, *[60] * 14]
+    assert shipper.ship() == SHIP_SECONDS
+    closed(tmp_path, 2)
+    bucket.faults = [DEAD]
+    assert shipper.ship() == 1
 
 
 def test_an_unconfirmed_put_is_repeated_to_the_same_key(
