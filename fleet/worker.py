@@ -278,7 +278,7 @@ class Worker:
     def _begin(self, message_id: str) -> None:
         held = self._held[message_id]
         if not self.keeper.owns(held.handle):
-            self.keeper.disown(held.handle)
+            self.keeper.let_expire(held.handle)
             del self._held[message_id]
             return
         self.keeper.note_start(held.handle)

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
 from celery_sqs_heartbeat.settings import Rules, Settings
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 _URL = "https://sqs/1/q"
 
@@ -35,14 +36,15 @@ class _Ours(Extending):
         self._held: dict[str, Held] = {}
         self._turn = 0
         self._engine = LeaseEngine(
+            BotoSqs(None),
             interval=Settings(rules=Rules(threshold=threshold)).longest_sleep(),
             clock=self._clock,
             jitter=lambda: 0.5,
             observer=lambda event: None,
             dispatcher=_Carrier(queue, self._held),
-            board=None,
-            wake=self._wake,
         )
+        # In place of the thread.
+        self._engine._wakeup.set = self._wake
         self._wake()
 
     def received(self, message: Held) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import AlreadyHeld
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.message import receive_count_of
 
@@ -77,7 +78,7 @@ class Message:
         """Whether it may still be processed. False once it is settled, or no longer ours."""
         lease = self._keeper.find(self._handle)
         return (
-            lease is not None and lease.goal is Goal.HOLD and not self._keeper.is_lost(self._handle)
+            lease is not None and lease.goal is Goal.HOLD and not is_lost(lease, self._keeper.now())
         )
 
     def release(self, delay: float = 0, cause: str = "") -> None:

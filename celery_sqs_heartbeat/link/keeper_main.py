@@ -105,7 +105,6 @@ class KeeperMain:
                 self._report,
             ),
             board=self._leases,
-            on_late=self._observability.note_late,
         )
         self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
         self._outlet = Outlet(deliveries, hello.keeper)
@@ -160,7 +159,7 @@ class KeeperMain:
 
     def run(self) -> int:
         """Keep the leases until the worker stops the keeper or ends. Return the exit status."""
-        self._keeper.start()
+        self._keeper.start(self._observability.note_late)
         threading.Thread(target=self._read_rooms, name="sqs-heartbeat-rooms", daemon=True).start()
         self._observability.start(self, self._reception.polled.view)
         while self._stop_timeout is None and not self._processes.main.has_ended:

@@ -47,7 +47,7 @@ def test_a_task_that_fails_after_its_lease_has_ended_deletes_nothing(
     desk.consume(lambda message: taken.append(Request(message)))
     desk.drain_until(lambda: taken)
     (request,) = taken
-    getattr(desk.keeper, ends)(request.message.delivery_tag)
+    getattr(desk.joined.worker, ends)(request.message.delivery_tag)
     assert desk.keeper.flush(PATIENCE)
     assert desk.keeper.find(request.message.delivery_tag) is None
     try:

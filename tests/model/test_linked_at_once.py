@@ -45,6 +45,8 @@ class AtOnceMachine(RuleBasedStateMachine):
         )
         self.seen: list[tuple[str, str]] = []
         self.handles: list[str] = []
+        #: The handles of the messages that the worker has given up for good.
+        self.disowned: set[str] = set()
         #: How many receives there were.
         self.count = 0
         #: The leases of messages that the keeper deletes again, of which the worker hears nothing.
@@ -104,9 +106,18 @@ class AtOnceMachine(RuleBasedStateMachine):
         self._both("release", self._handle(pick), delay, "failed")
 
     @precondition(lambda self: self.handles)
-    @rule(pick=picks, what=st.sampled_from(("let_expire", "disown", "note_start")))
+    @rule(pick=picks, what=st.sampled_from(("let_expire", "note_start")))
     def change(self, pick: int, what: str) -> None:
         self._both(what, self._handle(pick))
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=picks)
+    def disown(self, pick: int) -> None:
+        handle = self._handle(pick)
+        lease = self.linked.worker.find(handle)
+        self.disowned.update(lease.handles if lease is not None else ())
+        assert self.linked.worker.disown(handle) == self.here.let_expire(handle)
+        self.linked.deliver()
 
     def _both(self, what: str, *arguments: object) -> None:
         expected = getattr(self.here, what)(*arguments)
@@ -148,7 +159,7 @@ class AtOnceMachine(RuleBasedStateMachine):
         unheard = len([each for each in here.leases() if each in self.unheard])
         assert (len(worker), worker.ending) == (len(here) - unheard, here.ending - unheard)
         for handle in self.handles:
-            assert worker.is_disowned(handle) == here.is_disowned(handle)
+            assert worker.is_disowned(handle) == (handle in self.disowned)
             ours, theirs = worker.find(handle), here.find(handle)
             assert (ours is None) == (theirs is None)
             if ours is None or theirs is None:
@@ -180,7 +191,7 @@ class AtOnceMachine(RuleBasedStateMachine):
             self.linked.clock.advance(61.0)
             self.both_know_the_same()
         assert len(self.linked.worker) == self.linked.worker.ending == 0
-        assert not list(self.linked.holdings.held_messages())
+        assert not list(self.linked.holdings._by_number.values())
 
 
 def asks(call: Call) -> tuple[object, ...]:

@@ -166,7 +166,9 @@ def test_a_keeper_that_hangs_is_unhealthy_until_it_continues() -> None:
         is_inside.set()
         gate(event)
 
-    with observed(before=hang, terms=EAGER, late_after=0.2) as scene:
+    with observed(before=hang, terms=EAGER) as scene:
+        # From here on it is late after a second.
+        scene.keeper._least_threshold = 0.2
         wait_until(lambda: get(scene, "/healthz").json()["status"] == "ok")
         gate.shut()
         scene.keeper.note_start(scene.receive("a"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.service import SQS
@@ -54,7 +54,7 @@ class Within:
         self._watched: Any = WatchedKeeper(
             worker, self.keeper, self.board, lambda: worker.is_stopping
         )
-        self._lock = SignalSafeLock()
+        self._lock = threading.RLock()
         self._waitlist = GroupWaitlist(keeper=self._watched, limit=self._world.order.waiting)
         self._looks_at: float | None = None
 
@@ -144,7 +144,7 @@ class Within:
     def receive(self) -> None:
         """Poll where there is room."""
         self._set_limit()
-        for consumer in self._consumers if not self.keeper.is_behind else ():
+        for consumer in self._consumers if not self.keeper.health.late else ():
             while consumer.wants_poll(left := self._intake.room - self.requested):
                 consumer.poll(max(1, min(left, self._most_wanted())))
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
@@ -202,12 +203,12 @@ class SimulatedWorker:
             self.world.disturb(self.name, "starts no task whose message was released")
             return False
         is_kept = self.world.order.is_kept
-        is_lost = not self.keeper.owns(handle) if is_kept else self.keeper.is_lost(handle)
-        if is_lost:
+        is_gone = not self.keeper.owns(handle) if is_kept else is_lost(lease, self.now())
+        if is_gone:
             self.world.disturb(self.name, "loses a lease before its task starts")
             self.world.receives.explain(lease.message_id, self.name, "lost before its start")
-            self.keeper.disown(handle)
-        return not is_lost
+            self.keeper.let_expire(handle)
+        return not is_gone
 
     def _finish(self, execution: Execution) -> None:
         del self.running[execution.handle]

@@ -13,7 +13,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.current.table import LeaseBoard, Table
-from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
@@ -116,7 +116,7 @@ class Joined:
         concurrency: int = 0,
         clock: Callable[[], float] = clocks.now,
         poll_clients: Any = None,
-        dispatcher: Dispatcher | None = None,
+        dispatcher: ThreadDispatcher | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.clients, self.poll_clients = ClientPool(), poll_clients or PollClients()

@@ -58,9 +58,10 @@ class Observed:
         self.keeper = ThreadKeeper(
             self.sqs,
             observer=Observers(before, self.data, self.metrics),
-            # After a standstill it would be late, and so unhealthy at the first request.
-            **{"terms": LONG, "late_after": PATIENCE, **keeper},
+            **{"terms": LONG, **keeper},
         )
+        # After a standstill it would be late, and so unhealthy at the first request.
+        self.keeper._least_threshold = PATIENCE
         self.polled = PolledQueues()
         self.polled.asked("orders", QUEUE)
         self.metrics.watch(self.keeper, JournalStats, self.polled.view)

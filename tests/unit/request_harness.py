@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.lease import LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.settling import TaskFailure
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from tests.model.linked import Linked, message_of
 
 
 class _Request:
@@ -66,7 +65,8 @@ class RequestHarness:
     failures: list[TaskFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = ThreadKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
+        self._linked = Linked(0.0)
+        self.keeper = self._linked.worker
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.orphaned = OrphanedMessages(self.keeper)
         self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
@@ -75,16 +75,20 @@ class RequestHarness:
 
     def receive(self, tag: str = "h", task: Any = None) -> Request:
         """Receive a message, and make its request."""
-        self.keeper.receive("https://sqs/1/q", {"MessageId": tag, "ReceiptHandle": tag})
+        self._linked.receive("https://sqs/1/q", message_of(tag, tag, 1), LeaseTerms.of(30), 30, 0.0)
         request = Request(SimpleNamespace(delivery_tag=tag, channel=self))
         request.task = task or request.task
         return request
 
-    def lease(self, tag: str = "h") -> Lease:
-        """Return a message's lease."""
-        lease = self.keeper.find(tag)
+    def set_status(self, tag: str, status: LeaseStatus) -> None:
+        """Have the keeper show that a lease has this status."""
+        keeper = self._linked.elsewhere.keeper
+        lease = keeper.find(tag)
         assert lease is not None
-        return lease
+        lease.status = status
+        if status is LeaseStatus.EXPIRED:
+            lease.expires_at = keeper.now()
+        keeper.change(lambda book, _: book.show(lease))
 
     def reject(self, tag: str, *, requeue: bool, failure: TaskFailure) -> None:
         self.rejected.append((tag, requeue))

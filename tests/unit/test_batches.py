@@ -254,7 +254,7 @@ def test_messages_that_are_no_longer_ours_are_left_out(
     requests: list[Request],
 ) -> None:
     desk.keeper.release("a")
-    desk.lease("b").status = LeaseStatus.LOST
+    desk.set_status("b", LeaseStatus.LOST)
     task.flush(requests)
     assert task.flushed == [["c"]]
     desk.keeper.let_expire("c")
@@ -356,6 +356,6 @@ def test_one_lost_lease_does_not_stop_a_batch(
 ) -> None:
     task.flush(requests)
     pool.report("accept_callback", 1, 0.0)
-    desk.lease("a").status = LeaseStatus.LOST
+    desk.set_status("a", LeaseStatus.LOST)
     requests[0].stop_lost_task(pool)
     assert not desk.keeper.is_disowned("a")

@@ -42,7 +42,7 @@ def test_only_a_pool_of_processes_reports_the_process_of_a_task(
     noted: list[tuple[str, int | None]] = []
     monkeypatch.setattr(desk.keeper, "note_start", lambda *started: noted.append(started))
     desk.has_processes = has_processes
-    desk.keeper.receive("https://sqs/1/q", {"MessageId": "m", "ReceiptHandle": "h"})
+    desk.receive()
     request = Request(SimpleNamespace(delivery_tag="h", channel=desk))
     request.on_accepted(pid, 0.0)
     assert noted == [("h", process)]

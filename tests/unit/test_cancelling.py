@@ -52,7 +52,7 @@ def test_the_end_of_a_cancelled_task_is_a_failure_unless_celery_has_announced_it
 ) -> None:
     released: list[str] = []
     channel = SimpleNamespace(release=lambda tag, *, cause: released.append(f"{tag} {cause}"))
-    desk.keeper.receive("https://sqs/1/q", {"MessageId": "m", "ReceiptHandle": "h"})
+    desk.receive()
     request = Request(SimpleNamespace(delivery_tag="h", channel=channel), time_start)
     request.error = error
     request.cancel(SimpleNamespace(is_green=False))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
-from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import MOST_HANGING
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.received_as import Receive
 from celery_sqs_heartbeat.testing import FakeClock
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -43,41 +43,23 @@ class Awaited:
         self.woken = 0
         self.dispatcher = Collects()
         self.engine = LeaseEngine(
-            interval=1.0,
+            SimpleNamespace(),
             clock=self.clock,
             jitter=lambda: 0.0,
             observer=lambda event: None,
             dispatcher=self.dispatcher,
-            board=None,
-            wake=self.wake,
         )
+        self.engine._wakeup.set = self.wake
         self.engine.step()
 
     def wake(self) -> None:
         self.woken += 1
 
     def receive(self, name: str, queue_url: str = "https://q") -> None:
-        now = self.clock()
-        self.engine.change(
-            lambda book, _: book.receive(
-                Receive(
-                    queue_url=queue_url,
-                    message_id=name,
-                    receipt_handle=name,
-                    receive_count=1,
-                    hidden_for=30,
-                    sent_at=now,
-                    arrived_at=now,
-                ),
-                terms=TERMS,
-            )
-        )
+        self.engine.receive(queue_url, {"MessageId": name, "ReceiptHandle": name}, terms=TERMS)
 
     def release(self, name: str) -> None:
-        def change(book: LeaseBook, now: float) -> bool:
-            return book.release(name, 0.0, now, "failed")
-
-        assert self.engine.change(change)
+        assert self.engine.release(name, 0.0, "failed")
 
 
 @pytest.fixture
@@ -143,7 +125,7 @@ def test_a_queue_whose_calls_hang_gets_no_more_of_them_and_the_others_do(awaited
         # The call is given up.
         awaited.clock.advance(5)
         awaited.engine.step()
-    assert awaited.engine.hanging == MOST_HANGING
+    assert len(awaited.engine._hanging) == MOST_HANGING
     assert len(dispatcher.calls) == MOST_HANGING
     awaited.receive("other", "https://other")
     awaited.release("other")
@@ -152,7 +134,7 @@ def test_a_queue_whose_calls_hang_gets_no_more_of_them_and_the_others_do(awaited
 
     # A call that returns makes room for another one.
     dispatcher.answers[0]([Outcome.UNKNOWN] * len(dispatcher.calls[0].entries))
-    assert awaited.engine.hanging == MOST_HANGING - 1
+    assert len(awaited.engine._hanging) == MOST_HANGING - 1
     awaited.clock.advance(5)
     awaited.engine.step()
     assert dispatcher.calls[-1].queue_url == "https://q"

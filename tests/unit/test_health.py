@@ -14,7 +14,6 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.keeper.ticks import Ticks
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -26,7 +25,8 @@ from tests.support.waiting import PATIENCE, wait_until
 EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
 QUEUE = "https://sqs/1/q"
 MESSAGE = {"MessageId": "a", "ReceiptHandle": "a-1"}
-LIMIT = 5.0
+#: How late a tick may be that comes before any threshold, at the default interval.
+LIMIT = 3.0
 
 
 class Once:
@@ -159,63 +159,51 @@ def fake_clock() -> FakeClock:
 
 
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """Threads count as started but do not run. The test may do their work."""
-    jobs: list[Callable[[], None]] = []
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: jobs.append(thread.run))
-    return jobs
-
-
-@pytest.fixture
 def told() -> list[float]:
     """The delays that were reported, in seconds."""
     return []
 
 
-@pytest.fixture
-def new_ticks(
-    fake_clock: FakeClock, threads: list[Callable[[], None]], told: list[float]
-) -> Callable[..., Ticks]:
-    def make(step: Callable[[], float], interval: float = 1.0) -> Ticks:
-        ticks = Ticks(
-            step, interval=interval, clock=fake_clock, late_after=LIMIT, on_late=told.append
-        )
-        ticks.start()
-        return ticks
+class Stepped(ThreadKeeper):
+    """A keeper on a clock that the test moves, whose steps the test makes, until it stops."""
 
-    return make
+    def __init__(self, clock: FakeClock, step: Callable[[Stepped], float], **options: Any) -> None:
+        super().__init__(CountingSqs(), clock=clock, **options)
+        self._step = step
+
+    def step(self) -> float:
+        with self.reading():
+            return self._step(self)
+
+    def run(self, on_late: Callable[[float], None]) -> None:
+        """Make all steps."""
+        self.start(on_late)
+        wait_until(lambda: not self.health.alive)
 
 
 def test_a_late_tick_shows_at_once_and_is_reported_when_it_ends(
-    new_ticks: Callable[..., Ticks],
-    fake_clock: FakeClock,
-    threads: list[Callable[[], None]],
-    told: list[float],
-    caplog: pytest.LogCaptureFixture,
+    fake_clock: FakeClock, told: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     late: list[bool] = []
 
-    def step() -> float:
+    def step(keeper: Stepped) -> float:
         for seconds in (LIMIT, 3):
             fake_clock.advance(seconds)
-            late.append(ticks.health.late)
-        assert ticks.health.last_tick_age == LIMIT + 3
-        ticks.stop()
+            late.append(keeper.health.late)
+        assert keeper.health.last_tick_age == LIMIT + 3
+        keeper.stop()
         return fake_clock()
 
-    ticks = new_ticks(step)
-    threads[0]()
+    keeper = Stepped(fake_clock, step)
+    keeper.run(told.append)
     assert late == [False, True]
     assert told == [LIMIT + 3]
-    assert "the keeper was late: its last tick took 8.0 s" in caplog.text
-    assert not ticks.health.late
+    assert "the keeper was late: its last tick took 6.0 s" in caplog.text
+    assert not keeper.health.late
 
 
 def test_a_thread_that_sleeps_for_long_is_not_late(
-    new_ticks: Callable[..., Ticks],
-    fake_clock: FakeClock,
-    threads: list[Callable[[], None]],
-    monkeypatch: pytest.MonkeyPatch,
+    fake_clock: FakeClock, told: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[bool] = []
 
@@ -223,13 +211,13 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
         assert timeout == 3600
         for seconds in (timeout + LIMIT, 1):
             fake_clock.advance(seconds)
-            late.append(ticks.health.late)
-        ticks.stop()
+            late.append(keeper.health.late)
+        keeper.stop()
         return True
 
     monkeypatch.setattr(AutoResetEvent, "wait", sleep)
-    ticks = new_ticks(lambda: fake_clock() + 3600)
-    threads[0]()
+    keeper = Stepped(fake_clock, lambda keeper: fake_clock() + 3600)
+    keeper.run(told.append)
     assert late == [False, True]
 
 
@@ -240,7 +228,6 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
         ([], {"interval": 0.1}, 1.0),
         ([20, 10], {}, 10.0),
         ([0.3], {}, 1.0),
-        ([10], {"late_after": 2.5}, 2.5),
     ],
 )
 def test_a_tick_may_be_late_by_the_smallest_threshold(
@@ -248,8 +235,10 @@ def test_a_tick_may_be_late_by_the_smallest_threshold(
     options: dict[str, float],
     limit: float,
     fake_clock: FakeClock,
-    threads: list[Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Its thread never begins its first tick.
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
     keeper = ThreadKeeper(CountingSqs(), clock=fake_clock, **options)  # type: ignore[arg-type]
     keeper.start()
     for number, threshold in enumerate(thresholds):
@@ -266,44 +255,42 @@ def test_a_tick_may_be_late_by_the_smallest_threshold(
     [(0.1, 0.9, False), (0.1, 1.1, True), (5.0, 4.0, False), (5.0, 3600.0, True)],
 )
 def test_a_stalled_process_reports_the_standstill(
-    new_ticks: Callable[..., Ticks],
     fake_clock: FakeClock,
     told: list[float],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    threads: list[Callable[[], None]],
     interval: float,
     overslept: float,
     is_reported: bool,
 ) -> None:
     def sleep(bell: AutoResetEvent, timeout: float) -> bool:
         fake_clock.advance(timeout + overslept)
-        ticks.stop()
+        keeper.stop()
         return False
 
     monkeypatch.setattr(AutoResetEvent, "wait", sleep)
-    ticks = new_ticks(lambda: fake_clock() + interval, interval)
-    threads[0]()
-    assert ticks.health.standstills == is_reported
+    keeper = Stepped(fake_clock, lambda keeper: fake_clock() + interval, interval=interval)
+    keeper.run(told.append)
+    assert keeper.health.standstills == is_reported
     assert told == ([pytest.approx(overslept)] if is_reported else [])
     assert (f"the process did not run for {overslept:.1f} s" in caplog.text) is is_reported
 
 
 def test_a_long_step_does_not_count_as_a_standstill(
-    new_ticks: Callable[..., Ticks], fake_clock: FakeClock, threads: list[Callable[[], None]]
+    fake_clock: FakeClock, told: list[float]
 ) -> None:
     began = fake_clock()
 
-    def step() -> float:
+    def step(keeper: Stepped) -> float:
         fake_clock.advance(60)
         if fake_clock() == began + 120:
-            ticks.stop()
+            keeper.stop()
         return fake_clock()
 
-    ticks = new_ticks(step)
-    threads[0]()
+    keeper = Stepped(fake_clock, step)
+    keeper.run(told.append)
     assert fake_clock() == began + 120
-    assert ticks.health.standstills == 0
+    assert keeper.health.standstills == 0
 
 
 def test_a_forked_child_touches_nothing(new_keeper: Callable[..., ThreadKeeper]) -> None:

@@ -186,7 +186,7 @@ def test_a_message_that_sqs_does_not_confirm_is_not_handed_over_but_those_behind
     assert scene.held() == ["m2"]
 
 
-@pytest.mark.parametrize("end", ["release", "let_expire", "disown"])
+@pytest.mark.parametrize("end", ["release", "let_expire"])
 def test_a_message_whose_lease_ends_while_it_waits_for_a_confirmation_is_not_handed_over(
     end: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages, Watch
+from tests.model.linked import Linked, message_of
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
@@ -31,7 +31,7 @@ class Job:
 class Channel:
     """A channel that releases what is rejected, as ours does."""
 
-    def __init__(self, keeper: ThreadKeeper) -> None:
+    def __init__(self, keeper: LinkedKeeper) -> None:
         self.done: list[tuple[str, str]] = []
         self.qos = SimpleNamespace(ack=lambda tag: self.done.append((DROPPED, tag)))
         self._keeper = keeper
@@ -44,16 +44,16 @@ class Channel:
 
 class Scene:
     def __init__(self, *, may_run_on: bool = False) -> None:
-        clock = FakeClock()
-        self.keeper = ThreadKeeper(SimulatedSqs(clock), clock=clock)
+        self._linked = Linked(0.0)
+        self.keeper = self._linked.worker
         self.channel = Channel(self.keeper)
         self.net = OrphanedMessages(self.keeper)
         self.forgotten: list[object] = []
         self.net.attach(forget=self.forgotten.append, may_run_on=may_run_on)
 
-    def receive(self, name: str = "a", handle: str | None = None) -> Lease:
-        handle = handle or name
-        self.keeper.receive(URL, {"MessageId": name, "ReceiptHandle": handle}, task="t")
+    def receive(self, handle: str = "a") -> Lease:
+        self._linked.deliver()
+        self._linked.receive(URL, message_of("a", handle, 1), LeaseTerms.of(30), 30, 0.0)
         lease = self.keeper.find(handle)
         assert lease is not None
         return lease
@@ -81,7 +81,7 @@ def test_a_request_that_is_gone_has_its_message_given_up(
     assert lease.goal is (Goal.HOLD if may_run_on else Goal.RELEASE)
     assert (scene.keeper.find("a") is None) == may_run_on
     assert scene.look() == scene.channel.done[:1]
-    assert f"sqs-heartbeat: message a of {URL}, task t[None], was not settled" in caplog.text
+    assert f"sqs-heartbeat: message a of {URL}, task None[None], was not settled" in caplog.text
 
 
 def test_a_job_that_is_gone_has_its_message_given_up_and_celery_forgets_the_request() -> None:
@@ -142,7 +142,7 @@ def test_the_request_of_an_ended_lease_says_nothing_of_a_later_lease_on_its_mess
     scene, old = Scene(), Request()
     scene.watch(old, scene.receive())
     scene.keeper.let_expire("a")
-    later = scene.receive("a", "handle 2")
+    later = scene.receive("handle 2")
     del old
     assert scene.look() == []
     assert later.goal is Goal.HOLD

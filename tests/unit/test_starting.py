@@ -27,7 +27,7 @@ def test_a_task_starts_only_if_its_message_may_still_be_ours(
 ) -> None:
     desk.on_lost_setting = on_lost
     request = desk.receive("h")
-    desk.lease("h").status = status
+    desk.set_status("h", status)
     assert request.revoked() is not starts[on_lost]
     # A message that is let expire frees its prefetch slot, and a late ack deletes nothing.
     dropped = ["h"] if not starts[on_lost] else []
