@@ -27,24 +27,10 @@ class SqsCalls(Protocol):
     """The calls that a keeper makes to SQS."""
 
     def send(self, call: Call) -> Sequence[Outcome]:
-        """Make the call and return one outcome for each entry, in the same order."""
+        """Make the call and return one outcome for each entry, in the same order.
 
-
-class Dispatcher(Protocol):
-    """How a keeper has its calls made."""
-
-    def dispatch(self, call: Call, apply_results: ApplyResults) -> None:
-        """Have the call made, and `apply_results` called once with its outcomes."""
-
-    def give_up(self, call: Call) -> bool:
-        """Stop waiting for a call, and return whether it may have been sent.
-
-        A call that was not sent is never sent. Its `apply_results` is still called when the call
-        returns.
+        It asks `sqs.sending` right before it sends, and does not send a call that was given up.
         """
-
-    def close(self) -> None:
-        """Make no more calls."""
 
 
 class ThreadDispatcher:
@@ -61,14 +47,16 @@ class ThreadDispatcher:
         self, sqs: SqsCalls, size: int = MAX_THREADS, now: Callable[[], float] = clock.now
     ) -> None:
         self._sqs = sqs
-        self._size = size
         self._now = now
         self._lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
-        self._threads = self._new_threads()
+        self._threads = CallerThreads(size, "sqs-heartbeat-call")
 
     def dispatch(self, call: Call, apply_results: ApplyResults) -> None:
-        """Make the call soon. If no thread can be started, the call counts as failed."""
+        """Make the call soon, and call `apply_results` once with its outcomes.
+
+        If no thread can be started, the call counts as failed.
+        """
         job = self._jobs[id(call)] = _Job()
         try:
             self._threads.submit(functools.partial(self._perform, call, apply_results, job))
@@ -80,63 +68,30 @@ class ThreadDispatcher:
             apply_results([Outcome.FAILED] * len(call.entries))
 
     def give_up(self, call: Call) -> bool:
-        """Stop waiting for a call, and return whether it may have been sent."""
+        """Stop waiting for a call, and return whether it may have been sent.
+
+        A call that was not sent is never sent. Its `apply_results` is still called when the call
+        returns.
+        """
         with self._lock:
             job = self._jobs.get(id(call))
             if job is None:
                 # It has just returned, and its answer is about to be applied.
                 return True
             job.is_given_up = True
-            return job.may_be_sent
+            return job.is_sent
 
     def close(self) -> None:
-        """Let the threads end after their current calls. New threads make the next calls."""
+        """Let the threads end after their current calls, and make no more."""
         self._threads.close()
-        self._threads, self._jobs = self._new_threads(), {}
-
-    def _new_threads(self) -> CallerThreads:
-        return CallerThreads(self._size, "sqs-heartbeat-call")
 
     def _perform(self, call: Call, apply_results: ApplyResults, job: _Job) -> None:
-        with self._lock:
-            # The sender may send at once, unless it has called `_prepare` first.
-            begins = job.may_be_sent = not job.is_given_up
-            if not begins:
-                self._jobs.pop(id(call), None)
-        if not begins:
-            # It was given up while it waited for a thread. Its leases are in another call.
-            apply_results([Outcome.UNKNOWN] * len(call.entries))
-            return
-        try:
-            with sending_while(
-                functools.partial(self._may_send, call, job), functools.partial(self._prepare, job)
-            ):
-                self._send(call, functools.partial(self._apply, apply_results, job))
-        finally:
-            with self._lock:
-                self._jobs.pop(id(call), None)
-
-    def _prepare(self, job: _Job) -> None:
-        with self._lock:
-            job.may_be_sent = False
-
-    def _may_send(self, call: Call, job: _Job) -> bool:
-        with self._lock:
-            job.is_late = self._now() >= call.send_by
-            may_send = not job.is_given_up and not job.is_late
-            job.may_be_sent = job.may_be_sent or may_send
-            return may_send
-
-    def _apply(self, apply_results: ApplyResults, job: _Job, outcomes: Sequence[Outcome]) -> None:
-        if job.is_late and not job.is_given_up:
-            # It was certainly not sent.
-            outcomes = [Outcome.FAILED] * len(outcomes)
-        apply_results(outcomes)
-
-    def _send(self, call: Call, apply_results: ApplyResults) -> None:
         outcomes: list[Outcome] = []
         try:
-            outcomes = list(self._sqs.send(call))
+            # If it was given up while it waited for a thread, its leases are in another call.
+            if not job.is_given_up:
+                with sending_while(functools.partial(self._may_send, call, job)):
+                    outcomes = list(self._sqs.send(call))
         except Exception:
             logger.exception(
                 "sqs-heartbeat: unexpected error in a call. The keeper repeats its extensions and "
@@ -144,14 +99,25 @@ class ThreadDispatcher:
             )
         finally:
             # Also if the error ends the thread: leases must not wait for an answer indefinitely.
-            missing = len(call.entries) - len(outcomes)
-            apply_results((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
+            count = len(call.entries)
+            if self._now() >= call.send_by and not (job.is_sent or job.is_given_up):
+                # It was certainly not sent.
+                outcomes = [Outcome.FAILED] * count
+            try:
+                apply_results((outcomes + [Outcome.UNKNOWN] * count)[:count])
+            finally:
+                self._jobs.pop(id(call), None)
+
+    def _may_send(self, call: Call, job: _Job) -> bool:
+        with self._lock:
+            may_send = not job.is_given_up and self._now() < call.send_by
+            job.is_sent = job.is_sent or may_send
+            return may_send
 
 
 @dataclass(slots=True)
 class _Job:
     """One call on its way through a thread."""
 
-    may_be_sent: bool = False
+    is_sent: bool = False
     is_given_up: bool = False
-    is_late: bool = False

@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from botocore.exceptions import (
@@ -27,7 +26,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call
-from celery_sqs_heartbeat.sqs.sending import guard, prepared
+from celery_sqs_heartbeat.sqs.sending import checked, guard
 
 #: The error codes of the SQS API reference ("Common errors" and the errors of
 #: ChangeMessageVisibility, DeleteMessage and their batch forms), by their last
@@ -247,7 +246,7 @@ class BotoSqs:
         """Make a batch call. Errors of SQS or the network become outcomes."""
         try:
             try:
-                client = prepared(partial(self.client_for, call.queue_url))
+                client = checked(self.client_for(call.queue_url))
             except ConfigurationError as error:
                 return self._not_sent(call, error)
             self._reason = ""

@@ -19,7 +19,6 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 
 _may_send: ContextVar[Callable[[], bool]] = ContextVar("may_send", default=lambda: True)
-_prepare: ContextVar[Callable[[], object]] = ContextVar("prepare", default=lambda: None)
 
 #: How long a client uses its connections, in seconds. Firewalls forget idle ones later.
 MAX_AGE_SECONDS = 10.0
@@ -32,36 +31,24 @@ class CallGivenUp(OSError):
 
 
 @contextmanager
-def sending_while(
-    may_send: Callable[[], bool], prepare: Callable[[], object] = lambda: None
-) -> Iterator[None]:
-    """Call `may_send` right before a client sends a call of this thread or greenlet.
-
-    Args:
-        prepare: Called by `prepared`: from then on, nothing is sent before `may_send` is called.
-    """
-    tokens = _may_send.set(may_send), _prepare.set(prepare)
+def sending_while(may_send: Callable[[], bool]) -> Iterator[None]:
+    """Call `may_send` right before a client sends a call of this thread or greenlet."""
+    token = _may_send.set(may_send)
     try:
         yield
     finally:
-        _may_send.reset(tokens[0])
-        _prepare.reset(tokens[1])
+        _may_send.reset(token)
 
 
-def prepared(make: Callable[[], Any]) -> Any:
-    """Return the client of a call. A call that was given up is not sent.
+def checked(client: Any) -> Any:
+    """Return the client of a call that is sent now.
 
-    A guarded client checks that itself, right before it sends. For other clients it is checked
-    here, after the client was made.
-
-    Args:
-        make: Returns the client, and may take a long time.
+    A guarded client checks right before it sends whether the call was given up. For other clients
+    it is checked here.
 
     Raises:
         CallGivenUp: The call was given up, and the client does not check that itself.
     """
-    _prepare.get()()
-    client = make()
     if getattr(client, _GUARDED, False) is not True:
         _refuse_given_up()
     return client

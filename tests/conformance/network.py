@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from botocore.exceptions import ReadTimeoutError
 
-from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher, _Job
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
@@ -94,7 +94,8 @@ class Carrier(ThreadDispatcher):
         before_arrival: Callable[[SentCall], None],
         after_answer: Callable[[], None],
     ) -> None:
-        super().__init__(BotoSqs(lambda queue_url: self._client), size=1)
+        # A call is on its way already when the client gets it: it is never too late to send it.
+        super().__init__(BotoSqs(lambda queue_url: self._client), now=lambda: 0.0)
         self.network: Network = lambda call: Trip()
         self.sent: list[SentCall] = []
         self._clock = clock
@@ -147,7 +148,7 @@ class Carrier(ThreadDispatcher):
 
     def _outcomes(self, call: Call) -> Sequence[Outcome]:
         told: list[Outcome] = []
-        self._send(call, told.extend)
+        self._perform(call, told.extend, _Job())
         return told
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock
@@ -45,12 +44,10 @@ class Client:
 class LaterDispatcher(ThreadDispatcher):
     """Makes the calls when the test requests it, as a thread would make them."""
 
-    def __init__(self, sqs: BotoSqs) -> None:
-        super().__init__(sqs)
-        self.waiting: list[Callable[[], None]] = []
-
-    def dispatch(self, call: Call, settle: ApplyResults) -> None:
-        self.waiting.append(functools.partial(self._send, call, settle))
+    def __init__(self, sqs: BotoSqs, now: Callable[[], float]) -> None:
+        super().__init__(sqs, now=now)
+        self.waiting: list[Callable[[], object]] = []
+        self._threads = SimpleNamespace(submit=lambda job: self.waiting.append(job))
 
     def make_calls(self) -> bool:
         """Make all waiting calls. Return whether there were any."""
@@ -67,7 +64,7 @@ class Keeping:
         self.clock = FakeClock(1000.0)
         self.client = Client()
         sqs = BotoSqs(self.client)
-        self.dispatcher = LaterDispatcher(sqs)
+        self.dispatcher = LaterDispatcher(sqs, self.clock)
         self.keeper = ThreadKeeper(
             sqs,
             terms=TERMS,

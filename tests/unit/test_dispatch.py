@@ -18,7 +18,7 @@ from botocore.exceptions import ConnectionClosedError
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp, checked, guard, sending_while
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.book_harness import BookHarness
 
@@ -31,6 +31,7 @@ class HangingSqs:
         self.let_go = threading.Event()
 
     def send(self, call: Call) -> Sequence[Outcome]:
+        checked(None)
         self.begun.append(call.number)
         self.let_go.wait()
         return [Outcome.DONE] * len(call.entries)
