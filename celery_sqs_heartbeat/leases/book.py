@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
@@ -105,33 +104,10 @@ class LeaseBook(Register):
             self._release_stopped(now)
         return lease is not None
 
-    def disown(self, receipt_handle: str, now: float) -> bool:
-        """Give the message up: make no more calls for it. False if unknown.
-
-        Unlike after `let_expire`, the book remembers its handles. So a late ack is not mistaken
-        for the ack of a message without a lease, and does not delete another worker's message.
-        """
-        lease = self.get(receipt_handle)
-        if lease is not None:
-            for handle in lease.handles:
-                self.disowned.add(handle)
-            self.forget(lease)
-            self._release_stopped(now)
-        return lease is not None
-
     def waits_behind(self, receipt_handle: str) -> bool:
         """Return whether a message must wait for an earlier one of its group. False if unknown."""
         lease = self.get(receipt_handle)
         return lease is not None and self.order.waits_behind(lease)
-
-    def is_disowned(self, receipt_handle: str) -> bool:
-        """Return whether the message was given up under that handle."""
-        return receipt_handle in self.disowned
-
-    def is_lost(self, receipt_handle: str, now: float) -> bool:
-        """Return whether a message is no longer ours, or was given up. False if unknown."""
-        lease = self.get(receipt_handle)
-        return lease is not None and is_lost(lease, now)
 
     def note_start(self, receipt_handle: str, now: float) -> bool:
         """Note and report that the message's task begins. False if unknown."""

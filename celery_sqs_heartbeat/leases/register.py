@@ -44,7 +44,6 @@ class Register:
         order: Holds each lease that is kept in the order of its message group.
         stale_calls: Knows the calls of each message, until it is deleted.
         finished: The messages whose task has succeeded.
-        disowned: The handles of messages that were given up.
         ending: How many leases wait for their delete or release to be confirmed.
         has_news: Whether `take_events` would return any event that is worth a wake-up.
     """
@@ -54,7 +53,6 @@ class Register:
         self.order = GroupOrder()
         self.stale_calls = StaleCalls()
         self.finished = RecentKeys[tuple[str, str]]()
-        self.disowned = RecentKeys[str]()
         self.ending = 0
         self.has_news = False
         self._board = board

@@ -7,7 +7,7 @@ record a new keeper continues when one dies.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -155,10 +155,6 @@ class HeldMessages:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def held_messages(self) -> Iterable[HeldMessage]:
-        """Return every held message, including those whose end is not confirmed."""
-        return self._by_number.values()
-
     def leases(self) -> Iterator[Lease]:
         """Yield the leases in their current state."""
         for held in self._by_key.values():
@@ -254,7 +250,11 @@ class HeldMessages:
         return held
 
     def disown(self, receipt_handle: str) -> HeldMessage | None:
-        """Forget a message, but remember its handles; see `LeaseBook.disown`."""
+        """Forget a message, but remember its handles.
+
+        So a late ack is not mistaken for the ack of a message without a lease, and does not delete
+        another worker's message.
+        """
         held = self.let_expire(receipt_handle)
         for handle in held.lease.handles if held is not None else ():
             self._disowned.add(handle)

@@ -347,9 +347,7 @@ def test_a_delay_that_is_not_a_number_changes_nothing(booking: BookHarness) -> N
 def test_no_call_follows_for_a_message_that_was_given_up(booking: BookHarness) -> None:
     booking.receive("a", handle="a1")
     booking.receive("a", handle="a2")
-    assert booking.book.disown("a1", booking.now)
-    assert booking.book.is_disowned("a1")
-    assert booking.book.is_disowned("a2")
+    assert booking.book.let_expire("a1", booking.now)
     assert not booking.book.done("a1", booking.now)
     assert not booking.book.release("a2", 0, booking.now)
     booking.now += 100
@@ -359,7 +357,6 @@ def test_no_call_follows_for_a_message_that_was_given_up(booking: BookHarness) -
 
 def test_a_message_that_was_given_up_and_received_again_runs_again(booking: BookHarness) -> None:
     booking.receive("a", handle="a1")
-    booking.book.disown("a1", booking.now)
+    booking.book.let_expire("a1", booking.now)
     booking.now += 40
     assert booking.receive("a", handle="a2", count=2) is ReceivedAs.NEW
-    assert not booking.book.is_disowned("a2")

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
@@ -215,10 +216,9 @@ def test_an_expired_lease_is_lost_in_time_although_its_queue_gets_no_calls(
 ) -> None:
     booking.receive("a", terms=LeaseTerms.of(30))
     booking.now += 30
-    assert not booking.book.is_lost("a", booking.now)
+    assert not is_lost(booking.lease("a"), booking.now)
     booking.now += 30
-    assert booking.book.is_lost("a", booking.now)
-    assert not booking.book.is_lost("unknown", booking.now)
+    assert is_lost(booking.lease("a"), booking.now)
 
 
 def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: BookHarness) -> None:

@@ -109,7 +109,7 @@ def test_a_lease_that_begins_again_remembers_the_calls_of_the_last_one() -> None
     booking.receive("m", handle="old")
     booking.now += 20
     booking.plan()
-    booking.book.disown("old", booking.now)
+    booking.book.let_expire("old", booking.now)
     booking.now += 11
     assert booking.receive("m", handle="new", terms=LONG) is ReceivedAs.NEW
     assert booking.lease("new").expires_at == booking.now + 30

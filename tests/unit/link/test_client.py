@@ -410,7 +410,7 @@ def test_a_message_left_to_expire_is_unknown_at_once(worker: Worker, keeper: Lin
     assert keeper.is_disowned("b-1")
     assert not keeper.let_expire("a-1")
     worker.deliver()
-    assert list(worker.holdings.held_messages()) == []
+    assert list(worker.holdings._by_number.values()) == []
 
 
 def test_confirmations_are_read_from_the_table(worker: Worker, keeper: LinkedKeeper) -> None:
@@ -456,7 +456,7 @@ def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -
         ("resume", NUMBERS, 4711, "hold"),
         ("resume", NUMBERS + 1, None, "delete"),
     ]
-    assert len(list(worker.holdings.held_messages())) == 2
+    assert len(list(worker.holdings._by_number.values())) == 2
 
 
 def test_an_order_that_is_not_plain_is_not_sent_to_later_keepers(worker: Worker) -> None:
