@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import _thread
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 
 
@@ -23,8 +22,6 @@ class SignalSafeLock:
         # and no greenlet switches while it is held. A replaced lock of `threading` would belong to
         # a greenlet, and a handler that runs on the hub could not wait for another greenlet.
         self._lock = _thread.RLock()
-        #: How often the thread that holds the lock has entered it.
-        self._depth = 0
         self._put_off: deque[Callable[[], object]] = deque()
 
     def defer(self, job: Callable[[], object]) -> bool:
@@ -34,29 +31,8 @@ class SignalSafeLock:
         self._put_off.append(job)
         return True
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Leave the lock during the block, if this thread holds it.
-
-        Jobs that were put off run first. During the block, handlers may run at any time.
-        """
-        if not self._is_inside():
-            yield
-            return
-        depth, self._depth = self._depth, 0
-        for _ in range(depth):
-            self._lock.release()
-        try:
-            self._do_what_was_put_off()
-            yield
-        finally:
-            for _ in range(depth):
-                self._lock.acquire()
-            self._depth = depth
-
     def __enter__(self) -> None:
         self._lock.acquire()
-        self._depth += 1
 
     def __exit__(
         self,
@@ -64,22 +40,15 @@ class SignalSafeLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # False if a handler's error has kept `opened` from entering the lock again.
-        if self._is_inside():
-            self._depth -= 1
-            self._lock.release()
-        if self._put_off and not self._is_inside():
-            self._do_what_was_put_off()
-
-    def _is_inside(self) -> bool:
-        # Not in typeshed.
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
-
-    def _do_what_was_put_off(self) -> None:
-        while True:
+        self._lock.release()
+        while self._put_off and not self._is_inside():
             try:
                 job = self._put_off.popleft()
             except IndexError:
                 # Another thread, which left the lock a moment later, was faster.
                 return
             job()
+
+    def _is_inside(self) -> bool:
+        # Not in typeshed.
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]

@@ -204,54 +204,6 @@ def test_no_event_loop_needs_nothing() -> None:
     shutdown.let_handlers_call_soon(None)
 
 
-def test_deferred_handlers_run_when_the_lock_is_opened() -> None:
-    lock, done = SignalSafeLock(), list[str]()
-    with lock, lock:
-        assert lock.defer(lambda: done.append("before"))
-        with lock.opened():
-            assert done == ["before"]
-            # Handlers run at once meanwhile.
-            assert not lock.defer(lambda: done.append("never"))
-        assert lock.defer(lambda: done.append("after"))
-    assert done == ["before", "after"]
-    assert not lock.defer(lambda: done.append("never"))
-
-
-def test_a_lock_that_is_opened_is_free_for_others_and_then_taken_again() -> None:
-    lock, order = SignalSafeLock(), list[str]()
-
-    def take() -> None:
-        with lock:
-            order.append("another thread")
-
-    with lock:
-        thread = threading.Thread(target=take)
-        with lock.opened():
-            thread.start()
-            thread.join(PATIENCE)
-        order.append("this one")
-    assert order == ["another thread", "this one"]
-
-
-def test_a_handler_that_ends_the_worker_as_the_lock_is_opened_leaves_it_whole() -> None:
-    lock = SignalSafeLock()
-
-    def end() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), lock:
-        lock.defer(end)
-        with lock.opened():
-            pytest.fail("its handler ran before")
-    assert not lock.defer(lambda: None)
-
-
-def test_a_lock_that_this_thread_is_not_in_can_be_opened() -> None:
-    lock = SignalSafeLock()
-    with lock.opened(), lock:
-        assert lock.defer(lambda: None)
-
-
 class Waiting(LeasedRequest):
     """A request whose task waits in a pool of threads."""
 
