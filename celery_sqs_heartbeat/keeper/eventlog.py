@@ -6,22 +6,13 @@ import logging
 from collections.abc import Sequence
 
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
+from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 
 logger = get_logger("celery_sqs_heartbeat")
 
-_PERMISSION = {
-    Action.EXTEND: "sqs:ChangeMessageVisibility",
-    Action.RELEASE: "sqs:ChangeMessageVisibility",
-    Action.DELETE: "sqs:DeleteMessage",
-}
-_WITHOUT = {
-    Action.EXTEND: "the keeper probes the queue, and its leases may expire",
-    Action.RELEASE: "the keeper probes the queue, and its leases may expire",
-    Action.DELETE: "messages of finished tasks stay in the queue, and the keeper retries deletes",
-}
 _LEVELS = {
     EventKind.MESSAGE_RECEIVED: logging.DEBUG,
     EventKind.TASK_STARTED: logging.DEBUG,
@@ -62,17 +53,19 @@ def log_event(event: Event) -> None:
     elif event.action and event.kind is EventKind.PERMISSION_DENIED:
         logger.log(
             level,
-            "sqs-heartbeat: permission %s is missing on queue %s%s. Until it is granted, %s",
-            _PERMISSION[event.action],
+            "sqs-heartbeat: permission sqs:%s is missing on queue %s%s. Until it is granted, %s",
+            CALL_KIND[event.action].value,
             event.queue_url,
             ", or the queue does not exist" if event.outcome is Outcome.NO_QUEUE else "",
-            _WITHOUT[event.action],
+            "messages of finished tasks stay in the queue, and the keeper retries deletes"
+            if event.action is Action.DELETE
+            else "the keeper probes the queue, and its leases may expire",
         )
     elif event.action and event.kind is EventKind.PERMISSION_GRANTED:
         logger.log(
             level,
-            "sqs-heartbeat: permission %s on queue %s works again",
-            _PERMISSION[event.action],
+            "sqs-heartbeat: permission sqs:%s on queue %s works again",
+            CALL_KIND[event.action].value,
             event.queue_url,
         )
     else:
