@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, SqsCalls
+from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock
 from fleet.profile import Trouble
 
@@ -39,7 +40,7 @@ class Network:
     def __init__(
         self,
         clock: FakeClock,
-        sqs: SqsCalls,
+        sqs: BotoSqs,
         generator: random.Random,
         is_stale: Callable[[Entry], bool],
     ) -> None:

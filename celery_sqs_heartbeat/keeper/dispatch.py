@@ -7,12 +7,15 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.sending import sending_while
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 logger = logging.getLogger(__name__)
 
@@ -23,16 +26,6 @@ MAX_THREADS = 160
 ApplyResults = Callable[[Sequence[Outcome]], None]
 
 
-class SqsCalls(Protocol):
-    """The calls that a keeper makes to SQS."""
-
-    def send(self, call: Call) -> Sequence[Outcome]:
-        """Make the call and return one outcome for each entry, in the same order.
-
-        It asks `sqs.sending` right before it sends, and does not send a call that was given up.
-        """
-
-
 class ThreadDispatcher:
     """Makes calls on as many threads as are needed at once, up to `size`.
 
@@ -40,11 +33,12 @@ class ThreadDispatcher:
     after `Call.send_by`. It then counts as failed.
 
     Args:
+        sqs: Makes the calls. Right before it sends, it asks `sqs.sending` whether it may.
         now: Returns monotonic seconds.
     """
 
     def __init__(
-        self, sqs: SqsCalls, size: int = MAX_THREADS, now: Callable[[], float] = clock.now
+        self, sqs: BotoSqs, size: int = MAX_THREADS, now: Callable[[], float] = clock.now
     ) -> None:
         self._sqs = sqs
         self._now = now

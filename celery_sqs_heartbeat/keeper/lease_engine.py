@@ -11,11 +11,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
-from celery_sqs_heartbeat.keeper.dispatch import SqsCalls, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.actions import is_ours
 from celery_sqs_heartbeat.leases.book import LeaseBook
@@ -25,6 +25,9 @@ from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, LeaseView
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.register import Board
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ class LeaseEngine:
     the caller. In a forked child it has no leases, because they are the parent's.
 
     Args:
-        sqs: Makes the calls, see `BotoSqs`.
+        sqs: Makes the calls.
         terms: For messages that are received without terms. By default a visibility timeout
             of 30 s with a threshold of a third.
         interval: The longest time between two steps, in seconds.
@@ -52,7 +55,7 @@ class LeaseEngine:
 
     def __init__(
         self,
-        sqs: SqsCalls,
+        sqs: BotoSqs,
         *,
         terms: LeaseTerms | None = None,
         interval: float = 1.0,
