@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
@@ -18,8 +17,7 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.held import HeldClock
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 #: Due for extension a tenth of a second after each extension.
 EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
@@ -291,22 +289,3 @@ def test_a_long_step_does_not_count_as_a_standstill(
     keeper.run(told.append)
     assert fake_clock() == began + 120
     assert keeper.health.standstills == 0
-
-
-def test_a_forked_child_touches_nothing(new_keeper: Callable[..., ThreadKeeper]) -> None:
-    held = HeldClock()
-    keeper = new_keeper(CountingSqs(), clock=held)
-    keeper.start()
-    with held.amid_a_change(keeper):
-        child = os.fork()
-        if child == 0:
-            # The thread that has the lock does not exist here: nothing may wait for the lock.
-            threading.Timer(PATIENCE, os._exit, (2,)).start()
-            seen: list[KeeperHealth] = []
-            worker = threading.Thread(target=lambda: seen.append(keeper.health))
-            worker.start()
-            worker.join()
-            os._exit(seen != [KeeperHealth()])
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert keeper.health.alive

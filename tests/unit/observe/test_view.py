@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 
 import pytest
@@ -11,9 +9,7 @@ import pytest
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.held import HeldClock
 from tests.support.observed import QUEUE, Sqs
-from tests.support.waiting import PATIENCE
 
 TERMS = LeaseTerms(visibility_timeout=60, threshold=20)
 
@@ -24,13 +20,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def held(clock: FakeClock) -> HeldClock:
-    return HeldClock(clock)
-
-
-@pytest.fixture
-def keeper(held: HeldClock) -> ThreadKeeper:
-    keeper = ThreadKeeper(Sqs(), terms=TERMS, clock=held)
+def keeper(clock: FakeClock) -> ThreadKeeper:
+    keeper = ThreadKeeper(Sqs(), terms=TERMS, clock=clock)
     attributes = {"MessageGroupId": "A17", "SequenceNumber": "188"}
     message = {"MessageId": "m", "ReceiptHandle": "SECRET", "Attributes": attributes}
     keeper.receive(QUEUE, message, task="shop.pay", task_id="t")
@@ -93,13 +84,3 @@ def test_running_time_counts_from_the_start_of_the_task(
     clock.advance(7)
     (view,) = keeper.snapshot()
     assert (view.running_for, view.held_for) == (7, 12)
-
-
-def test_a_forked_child_sees_none(keeper: ThreadKeeper, held: HeldClock) -> None:
-    with held.amid_a_change(keeper):
-        child = os.fork()
-        if child == 0:
-            # This ends the child if it waits for the lock.
-            signal.alarm(int(PATIENCE))
-            os._exit(len(keeper.snapshot()))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
