@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
@@ -11,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Listener, Wire
+from celery_sqs_heartbeat.link.frames import CHUNK, GATHER_SECONDS, BrokenLink, Wire
 from celery_sqs_heartbeat.link.liveness import (
     LOOK_SECONDS,
     LivenessMonitor,
@@ -32,6 +32,7 @@ from celery_sqs_heartbeat.link.liveness import (
 )
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import Hello, read_event
+from celery_sqs_heartbeat.link.watching import wait_readable
 
 logger = logging.getLogger(__name__)
 
@@ -102,8 +103,7 @@ class Attendant:
         self._clock = clock
         self._liveness = LivenessMonitor(table, clock, self._is_busy)
         self._child: Child | None = None
-        self._listener: Listener | None = None
-        self._link_has_ended = False
+        self._wire: Wire | None = None
         self._restarts = RestartBackoff()
         self._born_at = self._retry_at = 0.0
         self._is_stopping = False
@@ -154,13 +154,12 @@ class Attendant:
         if (child := self._child) is not None and not child.has_ended():
             logger.error("sqs-heartbeat: the keeper's process did not exit in time; killing it")
             child.kill()
-        self._disconnect()
+        self._keeper.detach()
         self._keeper.close_inlet()
 
     def leave_to_parent(self) -> None:
         """Close the link in a forked child: it must not stay open after its worker has exited."""
         self._keeper.leave_to_parent()
-        self._close()
 
     def _live(self) -> None:
         while not self._is_over.is_set():
@@ -176,18 +175,16 @@ class Attendant:
                 self._is_over.set()
 
     def _listen(self) -> None:
-        if self._listener is None:
-            time.sleep(LOOK_SECONDS)
+        wire = self._wire
+        if wire is None or wire.is_broken:
+            # Its process has exited or is about to exit: `_look` finds out.
+            time.sleep(LOOK_SECONDS / 10)
             return
         has_sent_all = self._keeper.push()
+        # With gevent and eventlet, other greenlets run meanwhile.
+        wait_readable([wire.fileno()], LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
         try:
-            messages = self._listener.listen(LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
-            if messages is None:
-                # Its process has exited or is about to exit: `_look` finds out.
-                self._link_has_ended = True
-                self._keeper.detach()
-                time.sleep(LOOK_SECONDS / 10)
-            elif messages:
+            if messages := wire.receive(CHUNK):
                 self._take_all(messages)
                 time.sleep(GATHER_SECONDS)
         except BrokenLink as error:
@@ -302,7 +299,7 @@ class Attendant:
 
         On a busy machine the exit may take seconds. `stop` limits the wait.
         """
-        return self._is_stopping and self._link_has_ended
+        return self._is_stopping and self._wire is not None and self._wire.is_broken
 
     def _lose(self, how: str) -> None:
         """Note that the keeper has died. Another follows, after a pause if it died early."""
@@ -323,18 +320,19 @@ class Attendant:
     def _forget(self) -> None:
         """Forget a keeper that has ended. What it reported before counts."""
         self._drain()
-        self._disconnect()
-        self._child, self._table.tick = None, 0.0
+        self._keeper.detach()
+        self._child = self._wire = None
+        self._table.tick = 0.0
 
     def _drain(self) -> None:
         """Handle the messages that the keeper sent before it exited."""
-        if self._listener is not None:
-            with contextlib.suppress(BrokenLink):
-                self._take_all(self._listener.rest())
+        if self._wire is not None:
+            with suppress(BrokenLink):
+                self._take_all(self._wire.receive() or ())
 
     def _replace(self) -> None:
         try:
-            wire = self._connect()
+            wire = self._wire = self._connect()
         except OSError as error:
             self._last_end = f"cannot be started: {error}"
             if self._is_first():
@@ -347,7 +345,6 @@ class Attendant:
                 error,
             )
             return
-        self._link_has_ended = False
         self._born_at = self._clock()
         self._log_level = wanted_level()
         self._keepers += 1
@@ -364,26 +361,15 @@ class Attendant:
         Raises:
             OSError: The system cannot start a process, or has no free file descriptors.
         """
-        with contextlib.ExitStack() as opened:
-            ours, theirs = socket.socketpair()
-            opened.callback(ours.close)
-            with theirs:
-                # Before the process starts: nothing may fail afterwards.
-                wire = Wire(os.dup(ours.fileno()))
-                opened.callback(wire.close)
+        ours, theirs = socket.socketpair()
+        wire = Wire(ours.detach())
+        with theirs:
+            try:
                 self._child = self._start(theirs.fileno(), *self._descriptors)
-            self._listener = Listener(ours, LOOK_SECONDS)
-            opened.pop_all()
+            except OSError:
+                wire.close()
+                raise
         return wire
-
-    def _disconnect(self) -> None:
-        self._keeper.detach()
-        self._close()
-
-    def _close(self) -> None:
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.close()
 
 
 _all: WeakSet[Attendant] = WeakSet()

@@ -21,8 +21,6 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 #: A new keeper must know all leases before it receives. After the last of these it reads no more.
 _AFTER_LEASES = ("end", "stop")
-#: So many messages are sent at once, even if none is urgent.
-_MANY = 100
 
 
 class LinkedKeeper:
@@ -369,7 +367,7 @@ class LinkedKeeper:
         """Send a message. One that is not urgent waits for the next one, or for a `push`."""
         if self._wire is not None:
             self._wire.post(message)
-            if is_urgent or self._wire.waiting >= _MANY:
+            if is_urgent:
                 self._flush()
 
     def _flush(self) -> bool:

@@ -29,7 +29,7 @@ from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.deliveries import Outlet
-from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Outbox, Wire
+from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Wire
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.messages import Hello, read_config, read_hello
@@ -74,7 +74,6 @@ class KeeperMain:
     ) -> None:
         self._wire = wire
         self._table = table
-        self._outbox = Outbox(wire)
         self._processes = WorkerProcesses(hello.pid)
         if logs:
             self._start_logging(hello.level)
@@ -95,7 +94,7 @@ class KeeperMain:
         sqs = BotoSqs(self._clients, self._clients.address)
         #: Make clients, and send messages again.
         self._others = CallerThreads(MAX_CALLS, "sqs-heartbeat-other")
-        self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send, hello.keeper * _NUMBERS)
+        self._leases = NumberedLeases(LeaseBoard(table), self._wire.send, hello.keeper * _NUMBERS)
         self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
@@ -108,7 +107,7 @@ class KeeperMain:
         )
         self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
         self._outlet = Outlet(deliveries, hello.keeper)
-        hand_over = HandOver(self._leases, self._outlet, self._outbox.send)
+        hand_over = HandOver(self._leases, self._outlet, self._wire.send)
         self._reception = Reception(
             self._keeper,
             clients=self._poll_clients,
@@ -121,7 +120,7 @@ class KeeperMain:
         self._end = KeeperEnd(
             self._keeper,
             self._leases,
-            self._outbox.send,
+            self._wire.send,
             self._sender,
             poll_left=self._reception.poll_left,
             wants_all=hello.wants_all,
@@ -169,7 +168,7 @@ class KeeperMain:
                 return 0
             if not self._keeper.health.alive:
                 # The worker starts another keeper.
-                self._outbox.push()
+                self._wire.flush()
                 return 1
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
@@ -203,12 +202,12 @@ class KeeperMain:
     def _read(self) -> None:
         if not self._wire.is_broken:
             self._take_all(self._wire.receive() or ())
-            self._outbox.push()
+            self._wire.flush()
 
     def _tick(self) -> None:
         self._loop.look(has_running=bool(self._leases.pids))
         self._reception.look()
-        if left_out := self._outbox.take_left_out():
+        if left_out := self._wire.take_left_out():
             logger.warning(
                 "sqs-heartbeat: the worker did not read its keeper's log for a time: %s left out",
                 counted(left_out, "line"),
@@ -224,7 +223,7 @@ class KeeperMain:
             }
             if self._observability.has_journal:
                 stats["journal"] = asdict(self._observability.journal_stats())
-            self._outbox.send(("stats", stats))
+            self._wire.send(("stats", stats))
 
     def _take_all(self, messages: Iterable[list[Any]]) -> None:
         for about_leases, run in groupby(messages, is_about_leases):
@@ -288,7 +287,7 @@ class KeeperMain:
             self._table.tick = clock.now()
             self._read()
             ending.join(TICK_SECONDS)
-        self._outbox.push()
+        self._wire.flush()
 
     def _read_last_polls(self) -> float:
         """Read open polls to their end, and release what no one takes. Return the seconds taken."""
@@ -332,7 +331,7 @@ class KeeperMain:
             # No one reads the link any more. The worker's standard error is still open.
             sys.stderr.write(f"{message[1]['text']}\n")
         else:
-            self._outbox.send(message)
+            self._wire.send(message)
 
 
 def flush_time_left(flush_timeout: float, waited: float) -> float:

@@ -84,10 +84,6 @@ class Queue:
         self.messages: deque[list[Any]] = deque()
         self.is_broken = False
 
-    @property
-    def waiting(self) -> int:
-        return 0
-
     def post(self, message: Message) -> None:
         self.messages.append(json.loads(write(message)))
 

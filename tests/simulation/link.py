@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
+from celery_sqs_heartbeat.link.frames import LineReader, Message, write
 from celery_sqs_heartbeat.testing import FakeClock
 
 
@@ -31,7 +31,7 @@ class Line:
         self._clock = clock
         self._deliver = deliver
         self._delay = delay
-        self._reader = FrameReader()
+        self._reader = LineReader()
         self._under_way: deque[bytes] = deque()
         self.arrives_at = opens_at
 
@@ -70,11 +70,6 @@ class LineWire:
         self._messages: list[Message] = []
         self.is_broken = False
 
-    @property
-    def waiting(self) -> int:
-        """How many messages the line has not accepted. It always accepts all."""
-        return len(self._messages)
-
     def post(self, message: Message) -> None:
         """Queue a message, which the next `flush` sends."""
         self._messages.append(message)
@@ -82,7 +77,7 @@ class LineWire:
     def flush(self) -> bool:
         """Send all posted messages in one frame."""
         if self._messages and not self.is_broken:
-            self._line.send(frame([write(each) for each in self._messages]))
+            self._line.send(b"".join(map(write, self._messages)))
             self._messages.clear()
         return not self.is_broken
 

@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
-from celery_sqs_heartbeat.link.frames import Message, frame, write
+from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.liveness import is_unfit
 from celery_sqs_heartbeat.link.serving import (
     HandOver,
@@ -283,7 +283,7 @@ class KeeperProcess:
     # -- Messages to its worker --------------------------------------------------------
 
     def _send(self, message: Message) -> None:
-        sent = frame([write(message)])
+        sent = write(message)
         self.step(lambda: self._to_worker.send(sent[: len(sent) // 2]))
         self._to_worker.send(sent)
 

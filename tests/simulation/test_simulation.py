@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import StaleCalls
 from celery_sqs_heartbeat.link import liveness
 from celery_sqs_heartbeat.link.deliveries import Credit
-from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.intake import Intake
@@ -412,7 +412,7 @@ def test_a_receive_that_no_one_explains_is_found(monkeypatch: pytest.MonkeyPatch
 def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    readers: dict[object, FrameReader] = {}
+    readers: dict[object, LineReader] = {}
     new_line = Line.__init__
 
     def with_the_old_reader(self, clock, deliver, *others):  # type: ignore[no-untyped-def]

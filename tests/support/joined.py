@@ -76,7 +76,6 @@ class _Wire:
         self._take = take
         self._posted: list[list[Any]] = []
         self.is_broken = False
-        self.waiting = 0
 
     def post(self, message: Message) -> None:
         self._posted.append(json.loads(write(message)))

@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.link import child, liveness
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
-from celery_sqs_heartbeat.link.frames import FrameReader, Wire
+from celery_sqs_heartbeat.link.frames import LineReader, Wire
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import Hello, reach
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
@@ -129,7 +129,7 @@ def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         keeper.attach(Wire(os.dup(ours.fileno())), [("hello",)])
-        kinds = [message[0] for message in FrameReader().feed(theirs.recv(1 << 18))]
+        kinds = [message[0] for message in LineReader().feed(theirs.recv(1 << 18))]
         keeper.detach()
     keeper.close_inlet()
     deliveries[1].close()

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.link.frames import FrameReader, Message, Wire, frame, write
+from celery_sqs_heartbeat.link.frames import LineReader, Message, Wire, write
 
 #: In bytes: a few dozen messages fill it.
 SMALL_BUFFER = 4_096
 
 
 def pack(messages: Sequence[Message]) -> bytes:
-    """Return messages as one frame."""
-    return frame([write(message) for message in messages])
+    """Return messages as lines."""
+    return b"".join(map(write, messages))
 
 
 class Far:
@@ -25,7 +25,7 @@ class Far:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.connection.setblocking(False)
-        self._reader = FrameReader()
+        self._reader = LineReader()
 
     def read(self, most: int = 1 << 20) -> list[list[Any]]:
         """Read at most `most` bytes. Return the messages that they complete."""

@@ -343,7 +343,7 @@ def test_a_keeper_whose_calls_hang_is_replaced_without_a_pause_but_not_before_a_
 def test_a_keeper_that_sends_garbage_is_replaced(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
-    attended.child.far.send(b"\xff" * 100)
+    attended.child.far.send(b"\xff" * 100 + b"\n")
     attended.wait_for_child(2)
     assert attended.children[0].was_killed
     assert "replacing the keeper" in caplog.text

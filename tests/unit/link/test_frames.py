@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.link import frames
-from celery_sqs_heartbeat.link.frames import MAX_FRAME, BrokenLink, FrameReader, Outbox
+from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
 from tests.fuzz.shapes import FUZZ
 from tests.unit.link.pairs import Pair, pack
 from tests.unit.link.pairs import pair as pair
@@ -35,10 +34,6 @@ messages = st.lists(
 )
 
 
-def framed(body: bytes) -> bytes:
-    return struct.pack("<I", len(body)) + body
-
-
 @FUZZ
 @given(batches=st.lists(messages, max_size=4), cuts=st.lists(st.integers(0, 400)))
 def test_messages_are_the_same_in_whatever_pieces_they_arrive(
@@ -46,7 +41,7 @@ def test_messages_are_the_same_in_whatever_pieces_they_arrive(
 ) -> None:
     written = b"".join(pack(batch) for batch in batches)
     ends = [*sorted(min(cut, len(written)) for cut in cuts), len(written)]
-    reader, read, begin = FrameReader(), [], 0
+    reader, read, begin = LineReader(), [], 0
     for end in ends:
         read += reader.feed(written[begin:end])
         begin = end
@@ -55,11 +50,11 @@ def test_messages_are_the_same_in_whatever_pieces_they_arrive(
 
 @pytest.mark.parametrize("value", ["\ud800", "\0", math.inf, -math.inf, None, 0.1, 1 << 70, "ü💥"])
 def test_a_value_survives(value: object) -> None:
-    assert FrameReader().feed(pack([("kind", value)])) == [["kind", value]]
+    assert LineReader().feed(pack([("kind", value)])) == [["kind", value]]
 
 
 def test_a_value_that_is_not_a_number_survives() -> None:
-    ((_, value),) = FrameReader().feed(pack([("kind", math.nan)]))
+    ((_, value),) = LineReader().feed(pack([("kind", math.nan)]))
     assert math.isnan(value)
 
 
@@ -69,13 +64,18 @@ def test_a_value_that_is_not_plain_is_refused_when_it_is_written(value: object) 
         pack([("kind", value)])
 
 
-def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived() -> None:
-    with pytest.raises(BrokenLink, match=str(MAX_FRAME)):
-        FrameReader().feed(struct.pack("<I", MAX_FRAME + 1))
+def test_a_line_that_is_too_long_is_refused_before_it_has_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frames, "MAX_LINE", 1_000)
+    reader = LineReader()
+    assert reader.feed(b"x" * 1_000) == []
+    with pytest.raises(BrokenLink, match="1000"):
+        reader.feed(b"x")
 
 
 @pytest.mark.parametrize(
-    "body",
+    "line",
     [
         b"\xff\xfe",
         b"[",
@@ -84,16 +84,18 @@ def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived() -> None:
         b"null",
         b"{}",
         b'"text"',
+        b"[]",
         b"[1]",
-        b"[[]]",
-        b"[[1]]",
-        b'[["good"],[null]]',
+        b"[null]",
+        b'["one"],["two"]',
+        b'["good"]\n[null]',
+        b'["half"\n"half"]',
         b"[" * 200_000,
     ],
 )
-def test_a_frame_that_is_not_a_list_of_messages_breaks_the_link(body: bytes) -> None:
+def test_a_line_that_is_not_a_message_breaks_the_link(line: bytes) -> None:
     with pytest.raises(BrokenLink):
-        FrameReader().feed(framed(body))
+        LineReader().feed(line + b"\n")
 
 
 @FUZZ
@@ -103,20 +105,24 @@ def test_garbled_bytes_break_the_link_or_are_still_messages(garbled: bytes, at: 
     written = bytearray(pack(good))
     written[at : at + len(garbled)] = garbled
     try:
-        read = FrameReader().feed(bytes(written))
+        read = LineReader().feed(bytes(written))
     except BrokenLink:
         return
     assert all(isinstance(message, list) and isinstance(message[0], str) for message in read)
 
 
-def test_a_frame_is_json_that_a_stranger_can_read() -> None:
-    assert json.loads(pack([("over", 1, 2)])[4:]) == [["over", 1, 2]]
+def test_a_message_is_a_line_of_json_that_a_stranger_can_read() -> None:
+    lines = pack([("over", 1, 2), ("log", {"text": "two\nlines"})]).splitlines()
+    assert [json.loads(line) for line in lines] == [
+        ["over", 1, 2],
+        ["log", {"text": "two\nlines"}],
+    ]
 
 
 def test_messages_arrive_in_order(pair: Pair) -> None:
     for number in range(5):
         pair.wire.post(("over", number))
-    assert pair.wire.waiting == 5
+    assert pair.wire.waiting == len(pack([("over", number) for number in range(5)]))
     assert pair.wire.flush()
     assert pair.wire.waiting == 0
     assert pair.far.read() == [["over", number] for number in range(5)]
@@ -129,7 +135,7 @@ def test_an_end_that_does_not_read_delays_nothing(pair: Pair) -> None:
         pair.wire.post(written[-1])
         assert not pair.wire.flush()
     assert not pair.wire.is_broken
-    assert pair.wire.waiting > 2
+    assert pair.wire.waiting >= len(pack(written[-250:]))
     assert pair.read_all() == [list(each) for each in written]
     assert pair.wire.flush()
 
@@ -190,7 +196,7 @@ def test_a_message_may_arrive_in_pieces(pair: Pair) -> None:
 
 
 def test_unreadable_bytes_are_an_error(pair: Pair) -> None:
-    pair.far.send(b"\xff" * 100)
+    pair.far.send(b"\xff" * 100 + b"\n")
     with pytest.raises(BrokenLink):
         pair.wire.receive()
 
@@ -204,44 +210,43 @@ def test_a_wire_that_is_closed_sends_nothing(pair: Pair) -> None:
 
 
 def test_a_message_is_sent_at_once(pair: Pair) -> None:
-    Outbox(pair.wire).send(("over", 1, 1))
+    pair.wire.send(("over", 1, 1))
     assert pair.far.read() == [["over", 1, 1]]
 
 
 def test_log_lines_are_left_out_while_the_worker_does_not_read(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frames, "MOST_WAITING", 10)
-    sent = Outbox(pair.wire)
+    sent = pair.wire
     filling = len(pair.fill())
+    monkeypatch.setattr(frames, "MOST_WAITING", sent.waiting + 10 * len(pack([LINE])))
     for _ in range(30):
         sent.send(LINE)
-    assert pair.wire.waiting == 10
+    assert sent.waiting == frames.MOST_WAITING
     assert sent.take_left_out() == 0
     for number in range(20):
         sent.send(("over", number, 1))
         sent.send(("event", number, []))
         sent.send(("stats", {}))
         sent.send(LINE)
-    assert pair.wire.waiting == 50
     read = pair.read_all()[filling:]
     assert [each for each in read if each[0] == "over"] == [["over", n, 1] for n in range(20)]
     assert [each for each in read if each[0] == "event"] == [["event", n, []] for n in range(20)]
     assert not [each for each in read if each[0] == "stats"]
-    assert [sent.take_left_out(), sent.take_left_out()] == [41, 0]
+    assert [sent.take_left_out(), sent.take_left_out()] == [40, 0]
 
 
 def test_waiting_messages_are_sent_once_the_worker_reads_again(pair: Pair) -> None:
-    sent = Outbox(pair.wire)
+    sent = pair.wire
     filling = len(pair.fill())
     sent.send(("over", 1, 1))
     assert len(pair.far.read()) < filling
-    sent.push()
+    sent.flush()
     assert pair.read_all()[-1] == ["over", 1, 1]
 
 
 def test_threads_do_not_mix_their_messages(pair: Pair) -> None:
-    sent = Outbox(pair.wire)
+    sent = pair.wire
 
     def say(name: int) -> None:
         for number in range(200):
@@ -253,7 +258,7 @@ def test_threads_do_not_mix_their_messages(pair: Pair) -> None:
     read: list[list[object]] = []
     while any(thread.is_alive() for thread in threads):
         read += pair.far.read()
-        sent.push()
+        sent.flush()
     for thread in threads:
         thread.join()
     read += pair.read_all()
@@ -263,7 +268,5 @@ def test_threads_do_not_mix_their_messages(pair: Pair) -> None:
 
 def test_a_worker_that_is_gone_is_not_an_error(pair: Pair) -> None:
     pair.far.close()
-    sent = Outbox(pair.wire)
-    sent.send(("over", 1, 1))
-    sent.push()
+    pair.wire.send(("over", 1, 1))
     assert pair.wire.is_broken

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.link.frames import FrameReader, Message
+from celery_sqs_heartbeat.link.frames import LineReader, Message
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler, emit
 from tests.unit.link.pairs import pack
 
@@ -24,7 +24,7 @@ class KeepersLog:
         self.logger.addHandler(LinkHandler(self.sent.append))
 
     def lines(self) -> list[dict[str, Any]]:
-        read = FrameReader().feed(pack(self.sent))
+        read = LineReader().feed(pack(self.sent))
         assert {kind for kind, _ in read} <= {"log"}
         return [line for _, line in read]
 

@@ -9,7 +9,7 @@ from botocore import UNSIGNED
 from hypothesis import given
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.link.frames import FrameReader
+from celery_sqs_heartbeat.link.frames import LineReader
 from celery_sqs_heartbeat.link.messages import from_plain, reach, read_config, to_plain
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from tests.fuzz.shapes import FUZZ
@@ -34,7 +34,7 @@ def test_a_keeper_reaches_a_queue_as_its_worker_does() -> None:
         predefined={"work": {"url": "https://sqs/1/work", "backoff_tasks": ["a"]}},
         sts={"sts_role_arn": None, "sts_token_timeout": 900.5},
     )
-    (said,) = FrameReader().feed(pack([reach(given_config, "https://sqs/1/q", 10.0, "https://a")]))
+    (said,) = LineReader().feed(pack([reach(given_config, "https://sqs/1/q", 10.0, "https://a")]))
     kind, queue_url, threshold, address, plain_config = said
     assert (kind, queue_url, threshold, address) == ("reach", "https://sqs/1/q", 10.0, "https://a")
     read = read_config(plain_config)
