@@ -206,7 +206,7 @@ class Attendant:
 
     def _take(self, message: list[Any]) -> None:
         match message:
-            case ["event", int(_), list(values)]:
+            case ["event", list(values)]:
                 event = read_event(values)
                 self._keeper.note_event(event)
                 self._on_event(event)

@@ -114,11 +114,11 @@ class LinkedKeeper:
 
     def _pull(self, most: float = MOST_READ) -> bool:
         arrived = []
-        for (channel, queue, number, *fields), message in self._inlet.read(most):
-            held = self._held_messages.add(number, messages.read_lease(fields), message)
+        for (channel, queue, *fields), message in self._inlet.read(most):
+            held = self._held_messages.add(messages.read_lease(fields), message)
             self._credit.note(channel)
             if held.is_over():
-                self._held_messages.end(number)
+                self._held_messages.end(held.name)
                 continue
             if held.lease.key in self._held_messages.finished:
                 # Received before the keeper had learned that its task has succeeded.
@@ -160,7 +160,7 @@ class LinkedKeeper:
                 return False
             now, pid = self._clock(), pid or self._pid
             held.lease.started_at, held.pid = now, pid
-            self._post(("started", held.number, now, pid), is_urgent=False)
+            self._post(("started", held.name, now, pid), is_urgent=False)
             return True
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
@@ -315,12 +315,12 @@ class LinkedKeeper:
         """Take what the keeper reports about a lease. Return False if it is about anything else."""
         with self._lock:
             match message:
-                case ["over", int(number)]:
-                    self._held_messages.end(number)
-                case ["kept", int(number), list(fields)]:
-                    self._held_messages.keep(number, messages.read_lease(fields))
-                case ["again", int(number), *receive]:
-                    self._held_messages.receive_again(number, *receive)
+                case ["over", str(name)]:
+                    self._held_messages.end(name)
+                case ["kept", list(fields)]:
+                    self._held_messages.keep(messages.read_lease(fields))
+                case ["again", str(name), *receive]:
+                    self._held_messages.receive_again(name, *receive)
                 case _:
                     return False
         return True
@@ -345,7 +345,7 @@ class LinkedKeeper:
         with self._lock:
             held = change(self._clock())
             if held is not None:
-                self._post((kind, held.number, *fields))
+                self._post((kind, held.name, *fields))
             return held is not None
 
     def _say_finished(self, receipt_handle: str) -> None:
@@ -361,7 +361,7 @@ class LinkedKeeper:
         message = held.message
         is_again = message is not None and is_sent_again(lease, message, lease.cause)
         content = [content_of(message)] if message is not None and is_again else []
-        self._post(("release", held.number, lease.release_delay, lease.cause, *content))
+        self._post(("release", held.name, lease.release_delay, lease.cause, *content))
 
     def _post(self, message: Message, *, is_urgent: bool = True) -> None:
         """Send a message. One that is not urgent waits for the next one, or for a `push`."""

@@ -54,7 +54,6 @@ class HeldMessage:
     """A message that the worker holds, or whose end its keeper has not confirmed.
 
     Attributes:
-        number: Identifies it on the link.
         table: Where the keeper writes what SQS has confirmed.
         place: Its place in the table; None if it has no place.
         pid: The process that runs its task; None before the task starts.
@@ -65,13 +64,17 @@ class HeldMessage:
     """
 
     lease: Lease
-    number: int
     table: Table = field(repr=False)
     place: int | None = None
     pid: int | None = None
     is_delivered: bool = True
     message: Mapping[str, Any] | None = field(default=None, repr=False)
     seen: bytes = field(default=b"", repr=False)
+
+    @property
+    def name(self) -> str:
+        """Identifies it on the link: the receipt handle that it had first."""
+        return self.lease.handles[0]
 
     def refresh(self) -> Lease:
         """Update the lease from the table, and return it."""
@@ -85,7 +88,7 @@ class HeldMessage:
         record = self._known_record()
         if record is None:
             return lease
-        self.place = self.table.place_of(key_of(lease.handles[0]))
+        self.place = self.table.place_of(key_of(self.name))
         # The record may have changed between the two reads.
         self.seen = written if Record.unpack(written) == record else b""
         lease.status = _STATUSES.get(record.mark, lease.status)
@@ -125,11 +128,11 @@ class HeldMessage:
     def _record(self) -> Record | None:
         if self.place is None:
             return None
-        return self.table.find(key_of(self.lease.handles[0]))
+        return self.table.find(key_of(self.name))
 
 
 class HeldMessages:
-    """The messages of one worker, by key, by receipt handle and by number.
+    """The messages of one worker, by key, by receipt handle and by name.
 
     Not thread-safe. Time is always an argument, in monotonic seconds.
 
@@ -147,7 +150,7 @@ class HeldMessages:
         self.ending = 0
         self._by_key: dict[tuple[str, str], HeldMessage] = {}
         self._by_handle: dict[str, HeldMessage] = {}
-        self._by_number: dict[int, HeldMessage] = {}
+        self._by_name: dict[str, HeldMessage] = {}
         self._disowned = RecentKeys[str]()
         #: Releases whose outcome is unknown: the last handles of their messages.
         self._unanswered: OrderedDict[tuple[str, str], str] = OrderedDict()
@@ -171,22 +174,19 @@ class HeldMessages:
         """Return whether the message was given up under that handle."""
         return receipt_handle in self._disowned
 
-    def keep(self, number: int, lease: Lease) -> None:
+    def keep(self, lease: Lease) -> None:
         """Note a message that the keeper has not handed over yet."""
-        if number not in self._by_number:
-            self._by_number[number] = HeldMessage(
-                lease=lease, number=number, table=self.table, is_delivered=False
-            )
+        held = HeldMessage(lease=lease, table=self.table, is_delivered=False)
+        self._by_name.setdefault(held.name, held)
 
-    def add(self, number: int, lease: Lease, message: Mapping[str, Any]) -> HeldMessage:
+    def add(self, lease: Lease, message: Mapping[str, Any]) -> HeldMessage:
         """Note a message that the keeper has handed over."""
-        kept = self._by_number.get(number)
+        kept = self._by_name.get(lease.handles[0])
         if kept is not None and len(kept.lease.handles) > len(lease.handles):
             # It was received again while it was on its way.
             lease = kept.lease
         held = HeldMessage(
             lease=lease,
-            number=number,
             table=self.table,
             place=self.table.place_of(key_of(lease.handles[0])),
             message=message if lease.is_last_receive else None,
@@ -194,20 +194,20 @@ class HeldMessages:
         if (former := self._by_key.get(lease.key)) is not None:
             # It was released, and received again.
             self._forget(former)
-        self._by_key[lease.key] = self._by_number[number] = held
+        self._by_key[lease.key] = self._by_name[held.name] = held
         self._by_handle.update(dict.fromkeys(lease.handles, held))
         return held
 
     def receive_again(
         self,
-        number: int,
+        name: str,
         receipt_handle: str,
         receive_count: int,
         hidden_for: int,
         received_at: float,
     ) -> None:
         """Note that a message was received again: its lease continues under another handle."""
-        held = self._by_number.get(number)
+        held = self._by_name.get(name)
         if held is None:
             return
         lease = held.lease
@@ -260,9 +260,9 @@ class HeldMessages:
             self._disowned.add(handle)
         return held
 
-    def end(self, number: int) -> None:
+    def end(self, name: str) -> None:
         """Note that the keeper is done with a message."""
-        held = self._by_number.pop(number, None)
+        held = self._by_name.pop(name, None)
         if held is not None:
             self._forget(held)
             self.ending -= held.lease.goal is not Goal.HOLD
@@ -286,14 +286,14 @@ class HeldMessages:
         end here, if the worker has dropped them, or if the last keeper was done with them. Those
         that it had not handed over are released: their bodies died with it.
         """
-        for held in list(self._by_number.values()):
+        for held in list(self._by_name.values()):
             if not held.is_delivered:
-                held.place = self.table.place_of(key_of(held.lease.handles[0]))
+                held.place = self.table.place_of(key_of(held.name))
             is_dropped = held.is_delivered and self._by_key.get(held.lease.key) is not held
             is_ending = held.lease.goal is not Goal.HOLD or not held.is_delivered
             if is_dropped or (is_ending and held.is_over()):
-                self.end(held.number)
-        resumed = [(each, self._resumed(each, now)) for each in self._by_number.values()]
+                self.end(held.name)
+        resumed = [(each, self._resumed(each, now)) for each in self._by_name.values()]
         for held, was_releasing in resumed:
             if was_releasing:
                 # The keeper after the new one must know it, too.

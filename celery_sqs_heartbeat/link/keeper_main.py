@@ -6,8 +6,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
@@ -33,8 +33,7 @@ from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Wire
 from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.messages import Hello, read_config, read_hello
-from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases, is_about_leases
-from celery_sqs_heartbeat.link.serving import take as take_order
+from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
 from celery_sqs_heartbeat.observe.watched import Observers
 from celery_sqs_heartbeat.receiving.reception import Reception
@@ -47,10 +46,10 @@ logger = logging.getLogger(__name__)
 #: How long a keeper continues after its link was closed while its worker is alive, in seconds. The
 #: worker may be about to exit. If not, it has started another keeper.
 _ORPHAN_SECONDS = 5.0
+#: How many messages are handled before the keeper may do anything else. Each takes about 50 us.
+_BATCH = 200
 #: How often the keeper sends the worker its statistics, in seconds.
 _STATS_SECONDS = 1.0
-#: How many numbers of leases each keeper has.
-_NUMBERS = 1 << 40
 #: How long the last polls may be read before that time is subtracted from the flush, in seconds:
 #: kombu's default wait. With the flush of 15 s, both take 25 s of Kubernetes' 30.
 _FREE_WAIT_SECONDS = 10.0
@@ -94,26 +93,25 @@ class KeeperMain:
         sqs = BotoSqs(self._clients, self._clients.address)
         #: Make clients, and send messages again.
         self._others = CallerThreads(MAX_CALLS, "sqs-heartbeat-other")
-        self._leases = NumberedLeases(LeaseBoard(table), self._wire.send, hello.keeper * _NUMBERS)
+        self._outlet = Outlet(deliveries, hello.keeper)
+        self._leases = LinkedLeases(LeaseBoard(table), self._outlet, self._wire.send)
         self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
             observer=Observers(
                 *self._observability.observers,
                 log_event,
-                self._report,
+                lambda event: self._end.report(event),
             ),
             board=self._leases,
         )
         self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
-        self._outlet = Outlet(deliveries, hello.keeper)
-        hand_over = HandOver(self._leases, self._outlet, self._wire.send)
         self._reception = Reception(
             self._keeper,
             clients=self._poll_clients,
             sender=self._sender,
-            deliver=hand_over.deliver,
-            keep=hand_over.keep,
+            deliver=self._leases.deliver,
+            keep=self._leases.keep,
             most_waiting=hello.most_waiting,
             concurrency=hello.concurrency,
         )
@@ -122,7 +120,7 @@ class KeeperMain:
             self._leases,
             self._wire.send,
             self._sender,
-            poll_left=self._reception.poll_left,
+            self._reception,
             wants_all=hello.wants_all,
         )
         self._stats_at = 0.0
@@ -225,13 +223,13 @@ class KeeperMain:
                 stats["journal"] = asdict(self._observability.journal_stats())
             self._wire.send(("stats", stats))
 
-    def _take_all(self, messages: Iterable[list[Any]]) -> None:
-        for about_leases, run in groupby(messages, is_about_leases):
-            if about_leases:
-                self._end.take_all(run)
-            else:
-                for message in run:
-                    self._take(message)
+    def _take_all(self, messages: Sequence[list[Any]]) -> None:
+        for first in range(0, len(messages), _BATCH):
+            for about_leases, run in groupby(messages[first : first + _BATCH], is_about_leases):
+                # The keeper looks for due calls only once.
+                with self._keeper.gathering() if about_leases else nullcontext():
+                    for message in run:
+                        self._take(message)
 
     def _take(self, message: list[Any]) -> None:
         match message:
@@ -259,7 +257,7 @@ class KeeperMain:
                 logging.getLogger(ROOT).setLevel(level)
             case ["stop", timeout]:
                 self._stop_timeout = float(timeout)
-            case _ if not take_order(self._reception, message):
+            case _ if not self._end.take(message):
                 raise BrokenLink(f"the worker sent an unknown message: {message[0]!r}")
 
     def _make_client(self, queue_url: str) -> None:
@@ -315,10 +313,6 @@ class KeeperMain:
 
     def _note_line(self, number: int) -> None:
         self._table.sequence = number
-
-    def _report(self, event: Any) -> None:
-        self._end.report(event)
-        self._reception.take_turns()
 
     def _start_logging(self, level: int) -> None:
         root = logging.getLogger(ROOT)

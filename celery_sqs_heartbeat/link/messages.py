@@ -2,8 +2,8 @@
 
 A worker's: hello, gap, reach, started, done, release, drop, finished, unanswered, resume, consume,
 cancel, close, end, worker, pool, loop, tick, connected, level, stop. Its keeper's: kept,
-again, over, event, log, stats. The first field is the kind. A lease is identified by the number
-that its first keeper gave it. Messages for the worker's tasks go another way, see `deliveries`.
+again, over, event, log, stats. The first field is the kind. The name of a lease is the receipt
+handle that it had first. Messages for the worker's tasks go another way, see `deliveries`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 14
+VERSION = 15
 
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
@@ -78,11 +78,11 @@ def read_lease(values: list[Any]) -> Lease:
     return lease
 
 
-def again(number: int, lease: Lease) -> Message:
+def again(lease: Lease) -> Message:
     """Return the message for another receive of a message that its worker has."""
     return (
         "again",
-        number,
+        lease.handles[0],
         lease.receipt_handle,
         lease.receive_count,
         lease.last_timeout,
@@ -117,13 +117,13 @@ def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
     """Return the message that makes a new keeper continue a lease."""
     lease = held.lease
     state = (lease.goal.value, lease.status.value, lease_fields(lease))
-    return ("resume", held.number, was_releasing, held.pid, *state)
+    return ("resume", was_releasing, held.pid, *state)
 
 
-def event(number: int, happened: Event) -> Message:
+def event(happened: Event) -> Message:
     """Return the message for an event of a lease."""
     # Enums are sent by their values.
-    return ("event", number, [getattr(each, "value", each) for each in _event_of(happened)])
+    return ("event", [getattr(each, "value", each) for each in _event_of(happened)])
 
 
 def read_event(values: list[Any]) -> Event:

@@ -8,6 +8,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from mmap import mmap
 from typing import Any
 from weakref import finalize
@@ -17,14 +18,14 @@ from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
@@ -36,8 +37,6 @@ PLACES = REACH
 CHANNEL = 1
 #: What a new keeper hears before it receives.
 _FIRST = frozenset({"finished", "unanswered", "resume"})
-#: How many numbers of leases each keeper has.
-NUMBERS = 1 << 40
 
 
 def message_of(message_id: str, handle: str, count: int) -> dict[str, Any]:
@@ -100,6 +99,17 @@ def _close(outlet: Outlet) -> None:
         outlet._socket.close()
 
 
+class NoReception:
+    """Receives nothing, and has no open polls."""
+
+    def take_turns(self) -> None:
+        """Do nothing: no message waits."""
+
+    def poll_left(self, lease: Lease) -> float:
+        del lease
+        return 0.0
+
+
 class Elsewhere:
     """A keeper's process: the messages that it receives and sends, and its leases.
 
@@ -128,24 +138,6 @@ class Elsewhere:
         self.calls = Calls(note)
         self.waiting: list[Arrived] = []
         self.limit = self.handed_over = 0
-        leases = NumberedLeases(LeaseBoard(table), self.outbox.post, number * NUMBERS)
-        self.keeper = ThreadKeeper(
-            self.calls,
-            clock=clock,
-            jitter=lambda: jitter,
-            dispatcher=self.calls,
-            board=leases,
-            observer=lambda event: self.end.report(event),
-        )
-        sender = MessageSender(self.keeper, lambda *args, **kwargs: "copy", lambda job: job())
-        self.end = KeeperEnd(
-            self.keeper,
-            leases,
-            self.outbox.post,
-            sender,
-            poll_left=lambda lease: 0.0,
-            wants_all=False,
-        )
         if deliveries is None:
             read_by_none, deliveries = delivery_sockets()
             finalize(self, read_by_none.close)
@@ -154,14 +146,32 @@ class Elsewhere:
             own = os.dup(deliveries.fileno())
         self.outlet = Outlet(own, number)
         finalize(self, _close, self.outlet)
-        self.hand_over = HandOver(leases, self.outlet, self.outbox.post)
+        self.leases = LinkedLeases(LeaseBoard(table), self.outlet, self.outbox.post)
+        self.keeper = ThreadKeeper(
+            self.calls,
+            clock=clock,
+            jitter=lambda: jitter,
+            dispatcher=self.calls,
+            board=self.leases,
+            observer=lambda event: self.end.report(event),
+        )
+        sender = MessageSender(self.keeper, lambda *args, **kwargs: "copy", lambda job: job())
+        self.end = KeeperEnd(
+            self.keeper,
+            self.leases,
+            self.outbox.post,
+            sender,
+            NoReception(),  # type: ignore[arg-type]
+            wants_all=False,
+        )
 
     def take(self, most: float = math.inf) -> None:
         """Handle the next messages."""
-        with self.keeper.gathering():
-            while self.inbox.messages and most > 0:
-                most -= 1
-                assert self.end.take(self.inbox.messages.popleft())
+        while self.inbox.messages and most > 0:
+            most -= 1
+            message = self.inbox.messages.popleft()
+            with self.keeper.gathering() if is_about_leases(message) else nullcontext():
+                assert self.end.take(message)
 
     def take_leases(self) -> None:
         """Handle what a new keeper hears before it may receive."""
@@ -189,12 +199,12 @@ class Elsewhere:
 
     def keep(self) -> None:
         """Tell the worker the handles of what waits here."""
-        self.hand_over.keep(self.waiting)
+        self.leases.keep(self.waiting)
 
     def deliver(self, most: int | None = None) -> list[Arrived]:
         """Hand the next messages over. Return them."""
         given, self.waiting = self.waiting[:most], self.waiting[len(self.waiting[:most]) :]
-        self.handed_over += len(given) - self.hand_over.deliver(CHANNEL, given)
+        self.handed_over += len(given) - self.leases.deliver(CHANNEL, given)
         return given
 
     def read_rooms(self) -> None:
@@ -256,7 +266,7 @@ class Linked:
         while said and most > 0:
             most -= 1
             match said.popleft():
-                case ["event", int(_), list(values)]:
+                case ["event", list(values)]:
                     self.worker.note_event(read_event(values))
                 case other:
                     assert self.worker.take(other), other

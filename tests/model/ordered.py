@@ -8,14 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.held_messages import HandedOver
-from celery_sqs_heartbeat.link.serving import is_about_leases, take
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
@@ -116,13 +113,9 @@ class Receiving:
         self._lock = threading.RLock()
         self._intakes: dict[int, Intake] = {}
 
-    def take_all(self, messages: Iterable[list[Any]]) -> None:
-        """Handle the worker's messages."""
-        for about_leases, run in groupby(messages, is_about_leases):
-            if about_leases:
-                self._elsewhere.end.take_all(run)
-            else:
-                assert all(take(self, each) for each in run)  # type: ignore[arg-type]
+    def poll_left(self, lease: Lease) -> float:
+        del lease
+        return 0.0
 
     def consume(self, channel: int, queues: Iterable[ConsumedQueue]) -> None:
         (self.channels[channel],) = queues
@@ -173,13 +166,13 @@ class Receiving:
 
     def _intake(self, channel: int) -> Intake:
         if channel not in self._intakes:
-            keeper, hand_over = self._elsewhere.keeper, self._elsewhere.hand_over
+            keeper, leases = self._elsewhere.keeper, self._elsewhere.leases
             self._intakes[channel] = Intake(
                 keeper=keeper,
                 waitlist=self.groups,
                 lock=self._lock,
-                hand_over=partial(hand_over.deliver, channel),
-                keep=hand_over.keep,
+                hand_over=partial(leases.deliver, channel),
+                keep=leases.keep,
                 release_one=lambda message, cause: keeper.release(
                     message["ReceiptHandle"], 0, cause
                 ),
@@ -219,20 +212,12 @@ class Side(Linked):
 
     def start(self) -> None:
         super().start()
-        receiving = self.receiving = Receiving(self.elsewhere, self._waiting)
-        report = self.elsewhere.end.report
-
-        def report_and_take_turns(event: Event) -> None:
-            report(event)
-            receiving.take_turns()
-
-        # As in `KeeperMain`.
-        self.elsewhere.end.report = report_and_take_turns  # type: ignore[method-assign]
+        self.receiving = Receiving(self.elsewhere, self._waiting)
+        self.elsewhere.end._reception = self.receiving  # type: ignore[assignment]
 
     def take(self, most: float = math.inf) -> None:
         """Have the keeper handle the next messages."""
-        inbox = self.elsewhere.inbox.messages
-        self.receiving.take_all([inbox.popleft() for _ in range(int(min(most, len(inbox))))])
+        self.elsewhere.take(most)
 
     def deliver(self) -> None:
         self.take()

@@ -59,7 +59,7 @@ class LateMachine(RuleBasedStateMachine):
         self.in_doubt: dict[Key, float] = {}
         #: By message: the handle under which the worker got it.
         self.tags: dict[Key, str] = {}
-        self.numbers: set[int] = set()
+        self.names: set[str] = set()
         self.linked = Linked(jitter, self._check)
         self.linked.worker.on_arrived = self._arrive
 
@@ -149,8 +149,8 @@ class LateMachine(RuleBasedStateMachine):
             held = self.linked.holdings.get(each.handle)
             assert held is not None
             assert held.lease is each.lease
-            assert held.number not in self.numbers
-            self.numbers.add(held.number)
+            assert held.name not in self.names
+            self.names.add(held.name)
 
     @precondition(lambda self: self.handles)
     @rule(pick=picks)

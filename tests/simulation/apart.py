@@ -297,7 +297,7 @@ class Apart:
         self.keeper.pull()
         for message in messages:
             match message:
-                case ["event", _, values]:
+                case ["event", values]:
                     self.keeper.note_event(read_event(values))
                 case _ if not self.keeper.take(message):
                     self._world.fail(f"the worker can't take {message[0]}")

@@ -16,13 +16,7 @@ from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED, Event
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.liveness import is_unfit
-from celery_sqs_heartbeat.link.serving import (
-    HandOver,
-    KeeperEnd,
-    NumberedLeases,
-    is_about_leases,
-    take,
-)
+from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
 from tests.simulation.calls import Calls
 from tests.simulation.deliveries import Deliveries, SimulatedOutlet
 from tests.simulation.link import Line
@@ -38,8 +32,6 @@ if TYPE_CHECKING:
 
 #: How long a keeper flushes when its worker is gone, in seconds.
 FLUSH_SECONDS = 15.0
-#: How many numbers of leases each keeper has.
-NUMBERS = 1 << 40
 
 
 class Killed(BaseException):
@@ -98,7 +90,9 @@ class KeeperProcess:
         self.given_up: set[str] = set()
         self._rules = EventRules(worker, self.board)
         table = FragileTable(memory, self)
-        self._leases = NumberedLeases(LeaseBoard(table), self._send, number * NUMBERS)
+        outlet: Any = SimulatedOutlet(self, deliveries)
+        leases = LinkedLeases(LeaseBoard(table), outlet, self._send)
+        self._known: set[str] = set()
         self.calls = Calls(worker, rules, self)
         self._keeper = ThreadKeeper(
             self.calls.sqs,
@@ -107,20 +101,19 @@ class KeeperProcess:
             jitter=worker.world.random.random,
             observer=self._observe,
             dispatcher=self.calls,
-            board=_Boards(self.note_plan, self._forgotten.append, self.board, self._leases),
+            board=_Boards(self.note_plan, self._forgotten.append, self.board, leases),
         )
         self._rounds = Rounds(worker, self._keeper, self)
         sender = MessageSender(self._keeper, self._send_again, lambda job: job())
-        hand_over = HandOver(self._leases, SimulatedOutlet(self, deliveries), self._send)
         self._is_ending = self._has_read = False
         watched = WatchedKeeper(worker, self._keeper, self.board, lambda: self._is_ending)
-        self.reception = SimulatedReception(self, watched, sender, hand_over)
+        self.reception = SimulatedReception(self, watched, sender, leases)
         self._end = KeeperEnd(
             self._keeper,
-            self._leases,
+            leases,
             self._send,
             sender,
-            poll_left=self.reception.poll_left,
+            self.reception,
             wants_all=False,
         )
 
@@ -179,6 +172,7 @@ class KeeperProcess:
 
     def note_plan(self, lease: Lease) -> None:
         """Note that it is about to show a lease on the board."""
+        self._known.update(lease.handles)
         if lease.pending is Action.RELEASE:
             self._has_aim = True
 
@@ -211,7 +205,7 @@ class KeeperProcess:
 
     def knows(self, receipt_handle: str) -> bool:
         """Return whether it has learned of a receive."""
-        return self._leases.number(receipt_handle) is not None
+        return receipt_handle in self._known
 
     def releases_others_first(self, receipt_handle: str) -> bool:
         """Return whether messages behind this one in its group are not released yet."""
@@ -246,7 +240,7 @@ class KeeperProcess:
     def _take_one(self, message: list[Any]) -> None:
         if message[0] == "stop":
             self._begin_end()
-        elif not (self._end.take(message) or take(self.reception, message)):
+        elif not self._end.take(message):
             self._world.fail(f"the keeper can't take {message[0]}")
 
     def _outlive(self, last_words: list[list[Any]]) -> None:
@@ -293,7 +287,6 @@ class KeeperProcess:
         if event.kind is EventKind.MESSAGE_LAPSING:
             self.given_up.add(event.message_id)
         self._end.report(event)
-        self.reception.take_turns()
 
     def _send_again(self, queue_url: str, content: Mapping[str, Any], **options: Any) -> str:
         self.step()
@@ -331,7 +324,7 @@ class _Boards:
         self,
         on_show: Callable[[Lease], None],
         on_remove: Callable[[Lease], None],
-        *boards: Board | NumberedLeases,
+        *boards: Board | LinkedLeases,
     ) -> None:
         self._on_show = on_show
         self._on_remove = on_remove

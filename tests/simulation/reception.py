@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.link.serving import HandOver
+from celery_sqs_heartbeat.link.serving import LinkedLeases
 from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.receiving.reception import Reception
@@ -32,7 +32,7 @@ class SimulatedReception(Reception):
     """
 
     def __init__(
-        self, process: KeeperProcess, keeper: Any, sender: MessageSender, hand_over: HandOver
+        self, process: KeeperProcess, keeper: Any, sender: MessageSender, leases: LinkedLeases
     ) -> None:
         self.process = process
         self.world = process.worker.world
@@ -43,8 +43,8 @@ class SimulatedReception(Reception):
             keeper,
             clients=lambda url: None,
             sender=sender,
-            deliver=hand_over.deliver,
-            keep=hand_over.keep,
+            deliver=leases.deliver,
+            keep=leases.keep,
             most_waiting=self.world.order.waiting,
             concurrency=self.world.profile.concurrency,
         )

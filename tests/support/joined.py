@@ -24,8 +24,7 @@ from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import read_config, read_event
-from celery_sqs_heartbeat.link.serving import HandOver, KeeperEnd, NumberedLeases
-from celery_sqs_heartbeat.link.serving import take as take_order
+from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
@@ -128,7 +127,7 @@ class Joined:
         self._is_stepped = dispatcher is not None
         self._outlet = Outlet(theirs.detach(), 1)
         self._said: SimpleQueue[Message | None] = SimpleQueue()
-        leases = NumberedLeases(LeaseBoard(self._table), self._said.put)
+        leases = LinkedLeases(LeaseBoard(self._table), self._outlet, self._said.put)
         self.keeper = ThreadKeeper(
             sqs,
             clock=clock,
@@ -138,13 +137,12 @@ class Joined:
             dispatcher=dispatcher,
         )
         sender = MessageSender(self.keeper, sqs.send_message, self._run)
-        hand_over = HandOver(leases, self._outlet, self._said.put)
         self.reception = Reception(
             self.keeper,
             clients=self.poll_clients,
             sender=sender,
-            deliver=hand_over.deliver,
-            keep=hand_over.keep,
+            deliver=leases.deliver,
+            keep=leases.keep,
             most_waiting=most_waiting,
             concurrency=concurrency,
         )
@@ -153,7 +151,7 @@ class Joined:
             leases,
             self._said.put,
             sender,
-            poll_left=self.reception.poll_left,
+            self.reception,
             wants_all=False,
         )
         self.worker = LinkedKeeper(HeldMessages(self._table), self._inlet, clock=clock)
@@ -204,12 +202,11 @@ class Joined:
                 self.clients.use(read, queue_url, threshold, address=address)
                 self.poll_clients.use(read, address, 0.0)
             case _:
-                assert take_order(self.reception, message) or self._end.take(message), message
+                assert self._end.take(message), message
 
     def _observe(self, event: Event) -> None:
         log_event(event)
         self._end.report(event)
-        self.reception.take_turns()
 
     def _read_rooms(self) -> None:
         while self._outlet.read_rooms(self._allow):
@@ -237,7 +234,7 @@ class Joined:
 
     def _take_report(self, said: Message) -> None:
         match json.loads(write(said)):
-            case ["event", int(_), list(values)]:
+            case ["event", list(values)]:
                 self.worker.note_event(read_event(values))
             case other:
                 assert self.worker.take(other), other

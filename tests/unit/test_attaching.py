@@ -24,7 +24,7 @@ def test_a_new_keeper_of_an_ending_worker_gets_every_lease_before_the_order_to_s
     keeper.consume(1, [ConsumedQueue(name="q", url="q", lease_url="q", terms=LeaseTerms.of(30))])
     # More leases than fit into one frame. After a frame a keeper may handle other work.
     for number in range(150):
-        held.add(number, lease_of(f"handle-{number}", message_id=str(number)), {})
+        held.add(lease_of(f"handle-{number}", message_id=str(number)), {})
     held.done("handle-0", 0.0)
     ours, theirs = socket.socketpair()
     other_end = Wire(theirs.detach())

@@ -71,7 +71,7 @@ class Side:
     def begin(self) -> None:
         """Start a working keeper, with a message whose delete SQS does not accept."""
         lease = lease_of("m", queue_url=self.queue_url, expires_at=self.keeper.now() + 30)
-        self.held.add(1, lease, {})
+        self.held.add(lease, {})
         self.keeper.done("m")
         self.attendant.begin()
         self.attendant.start()
@@ -125,7 +125,7 @@ def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
     keeper = LinkedKeeper(held, Inlet(deliveries[0].detach()))
     keeper.order("stop", 5.0)
     keeper.order("pool", [1])
-    held.add(1, lease_of("m"), {})
+    held.add(lease_of("m"), {})
     ours, theirs = socket.socketpair()
     with ours, theirs:
         keeper.attach(Wire(os.dup(ours.fileno())), [("hello",)])

@@ -31,7 +31,7 @@ class Worker:
     def hold(self, handle: str = "h") -> HeldMessage:
         """Have a message handed over."""
         self.board.show(kept(handle))
-        return self.holdings.add(1, kept(handle), {"Body": "b"})
+        return self.holdings.add(kept(handle), {"Body": "b"})
 
     def released(self) -> HeldMessage:
         holding = self.hold()
@@ -112,7 +112,7 @@ def test_a_lease_without_a_place_is_not_certain_for_a_new_keeper() -> None:
     worker = Worker()
     for number in range(17):
         worker.board.show(kept(f"filling-{number}"))
-    holding = worker.holdings.add(1, kept("late"), {"Body": "b"})
+    holding = worker.holdings.add(kept("late"), {"Body": "b"})
     assert holding.place is None
     assert worker.holdings.to_resume(0.0) == [(holding, False)]
     assert not holding.lease.is_exclusive
@@ -121,45 +121,43 @@ def test_a_lease_without_a_place_is_not_certain_for_a_new_keeper() -> None:
 def test_a_message_that_was_not_handed_over_is_released_by_the_next_keeper() -> None:
     worker = Worker()
     worker.board.show(kept("h"))
-    worker.holdings.keep(1, kept("h"))
+    worker.holdings.keep(kept("h"))
     assert worker.holdings.get("h") is None
     assert len(worker.holdings) == 0
     ((holding, was_releasing),) = worker.holdings.to_resume(NOW)
-    assert (holding.number, holding.lease.goal, was_releasing) == (1, Goal.RELEASE, False)
+    assert (holding.name, holding.lease.goal, was_releasing) == ("h", Goal.RELEASE, False)
     assert holding.lease.cause == NOT_DELIVERED
     assert worker.holdings.ending == 1
-    worker.holdings.end(1)
+    worker.holdings.end("h")
     assert worker.holdings.ending == 0
 
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_message_that_was_not_handed_over_is_not_released_twice(is_over: bool) -> None:
     worker = Worker()
-    worker.holdings.keep(1, kept("h"))
+    worker.holdings.keep(kept("h"))
     worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
     if is_over:
         worker.board.remove(kept("h", Goal.RELEASE))
-    resumed = [
-        (each.number, was_releasing) for each, was_releasing in worker.holdings.to_resume(NOW)
-    ]
-    assert resumed == ([] if is_over else [(1, True)])
+    resumed = [(each.name, was_releasing) for each, was_releasing in worker.holdings.to_resume(NOW)]
+    assert resumed == ([] if is_over else [("h", True)])
 
 
 def test_a_message_that_was_handed_over_after_all_is_kept() -> None:
     worker = Worker()
     worker.board.show(kept("h"))
-    worker.holdings.keep(1, kept("h"))
+    worker.holdings.keep(kept("h"))
     holding = worker.hold()
     # The keeper's word that it has not handed it over may come late.
-    worker.holdings.keep(1, kept("h"))
+    worker.holdings.keep(kept("h"))
     assert worker.holdings.to_resume(NOW) == [(holding, False)]
     assert holding.lease.goal is Goal.HOLD
 
 
 def test_a_message_that_was_received_again_on_its_way_has_its_latest_handle() -> None:
     worker = Worker()
-    worker.holdings.keep(1, kept("h"))
-    worker.holdings.receive_again(1, "h2", 2, 30, NOW + 5)
+    worker.holdings.keep(kept("h"))
+    worker.holdings.receive_again("h", "h2", 2, 30, NOW + 5)
     holding = worker.hold()
     assert holding.lease.receipt_handle == "h2"
     assert worker.holdings.get("h") is worker.holdings.get("h2") is holding
@@ -172,7 +170,7 @@ def test_a_message_that_was_received_again_before_it_was_handed_over_has_all_its
     lease.add_handle("h2")
     lease.receipt_handle = "h2"
     given = read_lease(json.loads(json.dumps(lease_fields(lease))))
-    holding = worker.holdings.add(1, given, {"Body": "b", "ReceiptHandle": "h"})
+    holding = worker.holdings.add(given, {"Body": "b", "ReceiptHandle": "h"})
     assert worker.holdings.get("h") is worker.holdings.get("h2") is holding
     assert holding.place is not None
     assert holding.lease.handles == ("h", "h2")
@@ -184,7 +182,7 @@ def test_a_release_that_may_have_been_sent_is_known_to_every_later_keeper() -> N
     worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
     assert list(worker.holdings.memory()) == []
     worker.holdings.to_resume(NOW)
-    worker.holdings.end(1)
+    worker.holdings.end("h")
     assert list(worker.holdings.memory()) == [("unanswered", [((QUEUE, "m"), "h")])]
 
 
@@ -192,7 +190,7 @@ def test_a_finished_message_is_known_to_every_later_keeper() -> None:
     worker = Worker()
     worker.hold()
     worker.holdings.done("h", NOW)
-    worker.holdings.end(1)
+    worker.holdings.end("h")
     assert list(worker.holdings.memory()) == [("finished", [(QUEUE, "m")])]
 
 

@@ -58,8 +58,8 @@ def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr(shutdown, "SIGNALS", (SIGNAL,))
     before = signal.getsignal(SIGNAL)
     held_messages = HeldMessages(Table(mmap(-1, Table.size_for(REACH))))
-    for number, name in enumerate("ab", 1):
-        held_messages.add(number, lease_of(name, message_id=name), {"ReceiptHandle": name})
+    for name in "ab":
+        held_messages.add(lease_of(name, message_id=name), {"ReceiptHandle": name})
     ours, theirs = delivery_sockets()
     with theirs:
         keeper = LinkedKeeper(held_messages, Inlet(ours.detach()), clock=clock)

@@ -18,9 +18,9 @@ _add = HeldMessages.add
 _leased: list[str] = []
 
 
-def _counted(self: HeldMessages, number: int, lease: Lease, message: Any) -> HeldMessage:
+def _counted(self: HeldMessages, lease: Lease, message: Any) -> HeldMessage:
     _leased.append(lease.message_id)
-    return _add(self, number, lease, message)
+    return _add(self, lease, message)
 
 
 HeldMessages.add = _counted  # type: ignore[method-assign]

@@ -108,7 +108,6 @@ class Attended:
         self.held = HeldMessages(self.table)
         self.keeper = LinkedKeeper(self.held, Inlet(ours.detach()), clock=self.clock)
         self.outlet = Outlet(os.dup(self.theirs.fileno()), 1)
-        self.received = 0
         self.children: list[FakeChild] = []
         self.events: list[Event] = []
         self.seconds = 0
@@ -144,9 +143,8 @@ class Attended:
 
     def receive(self, name: str) -> None:
         """Have a keeper hand a message over."""
-        self.received += 1
         lease = lease_of(name, message_id=name, expires_at=self.clock() + 3_600, terms=TERMS)
-        header = (1, "q", self.received, *messages.lease_fields(lease))
+        header = (1, "q", *messages.lease_fields(lease))
         self.outlet.send([(header, message_of(name, name, 1))])
         self.keeper.pull()
 
@@ -189,10 +187,10 @@ def test_the_keepers_messages_are_handled(
     attended.receive("m")
     line = {"name": "celery_sqs_heartbeat.x", "level": 40, "text": "a line", "created": 1.0}
     attended.child.say(
-        messages.event(1, LOST),
+        messages.event(LOST),
         ("log", {**line, "error": None}),
         ("stats", {"health": 1}),
-        ("over", 1),
+        ("over", "m"),
     )
     wait_until(lambda: not len(attended.keeper))
     assert attended.events == [LOST]
@@ -220,9 +218,9 @@ def test_a_handler_that_fails_does_not_affect_other_messages(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.receive("m")
-    bad = messages.event(1, LOST)
-    bad[2][list(Event.__slots__).index("cause")] = "bad handler"
-    attended.child.say(bad, ("log", {}), ("over", 1))
+    bad = messages.event(LOST)
+    bad[1][list(Event.__slots__).index("cause")] = "bad handler"
+    attended.child.say(bad, ("log", {}), ("over", "m"))
     wait_until(lambda: not len(attended.keeper))
     assert len(attended.children) == 1
     assert caplog.text.count("handling a message from the keeper failed") == 2
@@ -253,7 +251,7 @@ def test_messages_that_a_keeper_sent_before_its_death_count(attended: Attended) 
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
-    attended.child.say(("over", 1))
+    attended.child.say(("over", "m"))
     attended.child.die("signal SIGKILL")
     child = attended.wait_for_child(2)
     wait_until(lambda: child.has_heard("hello"))
@@ -416,7 +414,7 @@ def test_a_keeper_that_exits_normally_is_not_replaced(attended: Attended) -> Non
     def obey() -> None:
         # Before the stop, any exit would count as a death.
         wait_until(lambda: child.has_heard("stop"))
-        child.say(("over", 1), ("log", {}))
+        child.say(("over", "m"), ("log", {}))
         child.die("exit status 0")
 
     thread = threading.Thread(target=obey)
@@ -438,7 +436,7 @@ def test_the_next_keeper_gets_the_stop_if_one_dies_meanwhile(attended: Attended)
         first.die("signal SIGKILL")
         second = attended.wait_for_child(2)
         wait_until(lambda: second.has_heard("stop") and second.has_heard("resume"))
-        second.say(("over", 1))
+        second.say(("over", "m"))
         second.die("exit status 0")
 
     thread = threading.Thread(target=obey)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.link import messages, serving
+from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-from tests.model.linked import NUMBERS, Linked, message_of
+from tests.model.linked import Linked, message_of
 
 QUEUE = "https://q"
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -30,7 +30,8 @@ class Side(Linked):
             self.elsewhere.receive(QUEUE, message, TERMS, 30, 0.0)
 
     def said(self) -> list[list[Any]]:
-        return [each[:2] for each in self.elsewhere.outbox.messages]
+        said = self.elsewhere.outbox.messages
+        return [[kind, messages.read_lease(fields).receipt_handle] for kind, fields in said]
 
     def known(self) -> list[str]:
         return [view.message_id for view in self.worker.snapshot()]
@@ -52,7 +53,7 @@ def test_messages_that_the_socket_takes_are_handed_over(side: Side) -> None:
 def test_the_handles_of_messages_that_are_still_on_their_way_are_told(side: Side) -> None:
     side.receive("a", "b", size=LARGE)
     side.elsewhere.deliver()
-    assert side.said() == [["kept", NUMBERS], ["kept", NUMBERS + 1]]
+    assert side.said() == [["kept", "a"], ["kept", "b"]]
     side.hear()
     assert len(side.holdings._by_number.values()) == 2  # type: ignore[arg-type]
     while len(side.known()) < 2:
@@ -100,24 +101,19 @@ def test_all_that_a_dead_keeper_had_handed_over_is_held_however_large(side: Side
 def test_the_handles_of_messages_that_wait_are_told(side: Side) -> None:
     side.receive("a")
     side.elsewhere.keep()
-    assert side.said() == [["kept", NUMBERS]]
+    assert side.said() == [["kept", "a"]]
     side.hear()
     assert side.known() == []
 
 
-def test_a_message_that_has_ended_is_neither_handed_over_nor_told(
-    side: Side, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from celery_sqs_heartbeat.link import serving
-
-    monkeypatch.setattr(serving, "CAPACITY", 0)
+def test_a_message_that_has_ended_is_neither_handed_over_nor_told(side: Side) -> None:
     side.receive("a", "b")
     side.elsewhere.keeper.let_expire("a")
     side.elsewhere.outbox.messages.clear()
     waiting = list(side.elsewhere.waiting)
-    assert side.elsewhere.hand_over.deliver(1, waiting) == 1
-    side.elsewhere.hand_over.keep(waiting)
-    assert side.said() == [["kept", NUMBERS + 1]]
+    assert side.elsewhere.leases.deliver(1, waiting) == 1
+    side.elsewhere.leases.keep(waiting)
+    assert side.said() == [["kept", "b"]]
     side.worker.pull()
     assert side.known() == ["b"]
 
@@ -132,14 +128,14 @@ class Reception:
         return lambda *given: self.orders.append((name, *given))
 
 
-def test_orders_about_receiving_are_handled_and_no_others() -> None:
-    reception: Any = Reception()
+def test_orders_about_receiving_are_handled(side: Side) -> None:
+    end, reception = side.elsewhere.end, Reception()
+    end._reception = reception  # type: ignore[assignment]
     queue = ConsumedQueue(name="q", url="q", lease_url="q", terms=TERMS)
     kind, channel, plain = messages.consume(3, [queue])
-    assert serving.take(reception, [kind, channel, plain])
+    assert end.take([kind, channel, plain])
     for order in (["cancel", 3, "q"], ["close", 3], ["end"]):
-        assert serving.take(reception, order)
+        assert end.take(order)
     consumed, *others = reception.orders
     assert (consumed[0], consumed[1], list(consumed[2])) == ("consume", 3, [queue])
     assert others == [("cancel", 3, "q"), ("close", 3), ("end",)]
-    assert not serving.take(reception, ["stop", 5.0])
