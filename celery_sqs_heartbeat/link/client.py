@@ -28,7 +28,7 @@ class LinkedKeeper:
 
     `ThreadKeeper` describes the methods. Each returns at once: it changes the worker's record and
     writes a message to the link. Any thread may call them, and so may a signal handler, see
-    `defer`. In a forked child every method does nothing, because the leases belong to the parent.
+    `defer`. A forked child knows of no message, and says nothing: the leases belong to the parent.
 
     Args:
         held_messages: The messages the worker holds. Nothing else may use it.
@@ -53,7 +53,7 @@ class LinkedKeeper:
         self._clock = clock
         self._lock = SignalSafeLock()
         self._wire: Wire | None = None
-        # By kind and subject: the messages that a new keeper needs besides the leases.
+        # The messages that a new keeper needs besides the leases.
         self._kept_orders: dict[tuple[Any, ...], Message] = {}
         self._consumed: dict[int, dict[str, ConsumedQueue]] = {}
         self._credit = Credit(inlet)
@@ -134,15 +134,16 @@ class LinkedKeeper:
 
         The keeper repeats the delete until SQS confirms it.
         """
-        is_known = self._change("done", lambda now: self._held_messages.done(receipt_handle, now))
-        if is_known and not self._is_forked():
-            self._say_finished(receipt_handle)
-        return is_known
+        with self._lock:
+            held = self._held_messages.done(receipt_handle, self._clock())
+            is_known = self._say_of("done", held)
+            if held is not None and held.lease.goal is Goal.RELEASE:
+                # Its lease may have ended there by now.
+                self._post(("finished", [held.lease.key]))
+            return is_known
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. Return False if it is unknown."""
-        if self._is_forked():
-            return True
         with self._lock:
             now = self._clock()
             held, is_new = self._held_messages.release(receipt_handle, delay, now, cause)
@@ -152,13 +153,11 @@ class LinkedKeeper:
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
         """Note that the message's task begins, and in which process. False if it is unknown."""
-        if self._is_forked():
-            return True
         with self._lock:
             held = self._held_messages.get(receipt_handle)
             if held is None:
                 return False
-            now, pid = self._clock(), pid or self._pid
+            now, pid = self._clock(), pid or os.getpid()
             held.lease.started_at, held.pid = now, pid
             self._post(("started", held.name, now, pid), is_urgent=False)
             return True
@@ -169,27 +168,26 @@ class LinkedKeeper:
         Args:
             cause: The reason, which is reported unless it is empty.
         """
-        return self._change("drop", lambda _: self._held_messages.let_expire(receipt_handle), cause)
+        with self._lock:
+            return self._say_of("drop", self._held_messages.let_expire(receipt_handle), cause)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, even if it is acked later. False if it is unknown."""
-        return self._change("drop", lambda _: self._held_messages.disown(receipt_handle), "")
+        with self._lock:
+            return self._say_of("drop", self._held_messages.disown(receipt_handle), "")
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
-        if self._is_forked():
-            return True
         with self._lock:
             held = self._held_messages.get(receipt_handle)
             if held is None:
-                return False
+                # A forked child knows of none: they are its parent's.
+                return self._pid != os.getpid()
             # Without a place in the table, nothing more is known about a message.
             return held.place is None or is_ours(held.lease, self._clock())
 
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS reported that the message is no longer ours, or we gave it up."""
-        if self._is_forked():
-            return False
         with self._lock:
             held = self._held_messages.get(receipt_handle)
             if held is None or held.place is None:
@@ -198,8 +196,6 @@ class LinkedKeeper:
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
-        if self._is_forked():
-            return False
         with self._lock:
             return self._held_messages.is_disowned(receipt_handle)
 
@@ -208,16 +204,12 @@ class LinkedKeeper:
 
         Do not change it.
         """
-        if self._is_forked():
-            return None
         with self._lock:
             held = self._held_messages.get(receipt_handle)
             return held.lease if held is not None else None
 
     def snapshot(self) -> tuple[LeaseView, ...]:
         """Return a view of every lease, all taken at one moment."""
-        if self._is_forked():
-            return ()
         with self._lock:
             now = self._clock()
             return tuple(LeaseView.of(lease, now) for lease in self._held_messages.leases())
@@ -231,7 +223,7 @@ class LinkedKeeper:
 
         Return False if the thread is in none: the job is not run then.
         """
-        return not self._is_forked() and self._lock.defer(job)
+        return self._lock.defer(job)
 
     def __len__(self) -> int:
         """How many messages it keeps."""
@@ -242,16 +234,14 @@ class LinkedKeeper:
         """How many deletes and releases are not confirmed yet."""
         return self._held_messages.ending
 
-    def order(self, *message: Any, about: tuple[Any, ...] = ()) -> None:
-        """Send a message to this keeper, and to each keeper that replaces it.
+    def order(self, *message: Any) -> None:
+        """Send a message to this keeper, and the last one of each kind to its successors.
 
-        Args:
-            about: The subject. A new keeper gets the last message of each kind and subject.
+        Of those on how to reach a queue, they get the last for each queue.
         """
-        subject = (message[0], *about)
         with self._lock:
             self._post(message)
-            self._kept_orders[subject] = message
+            self._kept_orders[message[: 2 if message[0] == "reach" else 1]] = message
 
     def say(self, *message: Any) -> None:
         """Send a message to this keeper only, and not to those that replace it."""
@@ -267,22 +257,20 @@ class LinkedKeeper:
         with self._lock:
             # All that the last keeper had handed over: the next one must know it.
             self._pull(math.inf)
-            for message in (*greeting, *self._orders(is_late=False), *self._held_messages.memory()):
-                wire.post(message)
-            for held, was_releasing in self._held_messages.to_resume(self._clock()):
-                wire.post(messages.resume(held, was_releasing=was_releasing))
-            for channel, queues in self._consumed.items():
-                wire.post(messages.consume(channel, queues.values()))
-            for message in self._orders(is_late=True):
+            held, now = self._held_messages, self._clock()
+            orders = self._kept_orders.values()
+            for message in (
+                *greeting,
+                *(each for each in orders if each[0] not in _AFTER_LEASES),
+                *held.memory(),
+                *(messages.resume(each, was_releasing=sent) for each, sent in held.to_resume(now)),
+                *(messages.consume(channel, q.values()) for channel, q in self._consumed.items()),
+                *(each for each in orders if each[0] in _AFTER_LEASES),
+            ):
                 wire.post(message)
             self._wire = wire
             self._credit.begin()
             self._flush()
-
-    def _orders(self, *, is_late: bool) -> list[Message]:
-        """Return the orders that follow the leases, or the others."""
-        orders = self._kept_orders.values()
-        return [each for each in orders if (each[0] in _AFTER_LEASES) is is_late]
 
     def detach(self) -> None:
         """Note that no keeper runs."""
@@ -292,12 +280,13 @@ class LinkedKeeper:
                 wire.close()
 
     def leave_to_parent(self) -> None:
-        """Close both ends in a forked child.
+        """Close both ends in a forked child, and forget the messages, which are its parent's.
 
-        This takes no lock: another thread of the parent may have held it during the fork. From here
-        on, what the child says reaches no one.
+        Another thread of the parent may have held the lock during the fork, in the middle of a
+        change.
         """
         self._lock = SignalSafeLock()
+        self._held_messages = HeldMessages(self._held_messages.table)
         self.detach()
         self._inlet.close()
 
@@ -330,30 +319,11 @@ class LinkedKeeper:
         with self._lock:
             self._held_messages.note_event(event)
 
-    def _change(
-        self, kind: str, change: Callable[[float], HeldMessage | None], *fields: object
-    ) -> bool:
-        """Change a held message and report it to the keeper. Return whether it exists.
-
-        Args:
-            change: Returns the held message.
-            fields: The other fields of the message to the keeper.
-        """
-        if self._is_forked():
-            # Nothing of the parent may be touched, above all not its lock.
-            return True
-        with self._lock:
-            held = change(self._clock())
-            if held is not None:
-                self._post((kind, held.name, *fields))
-            return held is not None
-
-    def _say_finished(self, receipt_handle: str) -> None:
-        """Say that a released message is finished: its lease may have ended there by now."""
-        with self._lock:
-            held = self._held_messages.get(receipt_handle)
-            if held is not None and held.lease.goal is Goal.RELEASE:
-                self._post(("finished", [held.lease.key]))
+    def _say_of(self, kind: str, held: HeldMessage | None, *fields: object) -> bool:
+        """Say something of a message. Return whether there is one."""
+        if held is not None:
+            self._post((kind, held.name, *fields))
+        return held is not None
 
     def _say_released(self, held: HeldMessage) -> None:
         lease = held.lease
@@ -374,6 +344,3 @@ class LinkedKeeper:
         """Send the messages that wait, and the room that there is by now."""
         self._credit.say()
         return self._wire is None or self._wire.flush()
-
-    def _is_forked(self) -> bool:
-        return self._pid != os.getpid()

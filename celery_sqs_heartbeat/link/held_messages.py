@@ -25,8 +25,7 @@ _STATUSES = {
     Mark.LOST: LeaseStatus.LOST,
 }
 
-#: So many keys are in one message to a keeper.
-_KEYS = 1_000
+_UNKNOWN = Record(Mark.UNKNOWN)
 _LEFT = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 
 
@@ -85,8 +84,8 @@ class HeldMessage:
         if written == self.seen:
             # Nothing has changed. To look up the record would take six times as long.
             return lease
-        record = self._known_record()
-        if record is None:
+        record = self.record()
+        if record.mark is Mark.UNKNOWN:
             return lease
         self.place = self.table.place_of(key_of(self.name))
         # The record may have changed between the two reads.
@@ -101,34 +100,17 @@ class HeldMessage:
             lease.last_timeout = lease.terms.visibility_timeout
         return lease
 
+    def record(self) -> Record:
+        """Return what the keeper has written about it.
+
+        It is unknown if it has no place, or if its keeper was killed while it wrote the record.
+        """
+        found = None if self.place is None else self.table.find(key_of(self.name))
+        return found or _UNKNOWN
+
     def is_over(self) -> bool:
         """Return whether the keeper is done with it."""
-        return bool(self._flags() & Flag.OVER)
-
-    def was_released(self) -> bool:
-        """Return whether the keeper has sent a release, or is done with it."""
-        return bool(self._flags() & (Flag.RELEASING | Flag.OVER))
-
-    def may_be_releasing(self) -> bool:
-        """Return whether a release may have been sent."""
-        record = self._record()
-        if record is None or record.mark is Mark.UNKNOWN:
-            # It has no place, or its keeper was killed while it wrote the record.
-            return True
-        return bool(self._flags() & Flag.RELEASING)
-
-    def _flags(self) -> int:
-        record = self._known_record()
-        return record.flags if record is not None else 0
-
-    def _known_record(self) -> Record | None:
-        record = self._record()
-        return None if record is None or record.mark is Mark.UNKNOWN else record
-
-    def _record(self) -> Record | None:
-        if self.place is None:
-            return None
-        return self.table.find(key_of(self.name))
+        return bool(self.record().flags & Flag.OVER)
 
 
 class HeldMessages:
@@ -272,12 +254,10 @@ class HeldMessages:
         if event.kind in _LEFT and event.outcome is Outcome.UNKNOWN:
             self._note_unanswered((event.queue_url, event.message_id), event.receipt_handle)
 
-    def memory(self) -> Iterator[tuple[str, Sequence[Any]]]:
-        """Yield what a new keeper must know of messages without a lease, in messages for it."""
+    def memory(self) -> list[tuple[str, Sequence[Any]]]:
+        """Return what a new keeper must know of messages without a lease, in messages for it."""
         known = {"finished": [*self.finished], "unanswered": [*self._unanswered.items()]}
-        for kind, keys in known.items():
-            for first in range(0, len(keys), _KEYS):
-                yield (kind, keys[first : first + _KEYS])
+        return [(kind, keys) for kind, keys in known.items() if keys]
 
     def to_resume(self, now: float) -> list[tuple[HeldMessage, bool]]:
         """Return the held messages with which a new keeper must continue, in their current state.
@@ -302,11 +282,12 @@ class HeldMessages:
 
     def _resumed(self, held: HeldMessage, now: float) -> bool:
         """Update a held message for a new keeper. Return whether it may have been released."""
-        lease = held.refresh()
+        lease, record = held.refresh(), held.record()
+        may_be_releasing = record.mark is Mark.UNKNOWN or bool(record.flags & Flag.RELEASING)
         if held.place is None:
             # What the last keeper knew of it is lost: maybe that it is someone else's by now.
             lease.is_exclusive = False
-        if lease.goal is Goal.HOLD and held.was_released():
+        if lease.goal is Goal.HOLD and record.flags & (Flag.RELEASING | Flag.OVER):
             # The keeper released it by itself, and the worker had not learned it.
             self._set_goal(held, Goal.RELEASE, now)
             return True
@@ -315,7 +296,7 @@ class HeldMessages:
             self._set_goal(held, Goal.RELEASE, now)
         if lease.goal is not Goal.RELEASE:
             return False
-        if held.may_be_releasing():
+        if may_be_releasing:
             # The release's outcome stays unknown, whatever end the new keeper reports.
             return True
         if lease.key in self.finished:

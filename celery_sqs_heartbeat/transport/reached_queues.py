@@ -42,4 +42,4 @@ class ReachedQueues:
         known = (config, threshold, address)
         if self._known.get(queue_url) != known:
             self._known[queue_url] = known
-            self._keeper.order(*reach(config, queue_url, threshold, address), about=(queue_url,))
+            self._keeper.order(*reach(config, queue_url, threshold, address))

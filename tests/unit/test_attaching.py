@@ -19,7 +19,7 @@ def test_a_new_keeper_of_an_ending_worker_gets_every_lease_before_the_order_to_s
     held = HeldMessages(Table(mmap(-1, Table.size_for(REACH))))
     deliveries = delivery_sockets()
     keeper = LinkedKeeper(held, Inlet(deliveries[0].detach()))
-    keeper.order("reach", "q", about=("q",))
+    keeper.order("reach", "q")
     keeper.order("stop", 15)
     keeper.consume(1, [ConsumedQueue(name="q", url="q", lease_url="q", terms=LeaseTerms.of(30))])
     # More leases than fit into one frame. After a frame a keeper may handle other work.

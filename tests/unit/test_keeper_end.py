@@ -66,7 +66,7 @@ class Side:
             endpoint_url=url, region="us-east-1", use_ssl=False, access_key="k", secret_key="s"
         )
         self.queue_url = f"{url}/1/q"
-        self.keeper.order(*reach(config, self.queue_url, 10.0, url), about=(self.queue_url,))
+        self.keeper.order(*reach(config, self.queue_url, 10.0, url))
 
     def begin(self) -> None:
         """Start a working keeper, with a message whose delete SQS does not accept."""

@@ -427,9 +427,9 @@ def test_a_message_that_sqs_reports_lost_is_lost_here(worker: Worker, keeper: Li
 
 def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -> None:
     keeper = worker.worker
-    keeper.order("reach", "a", 1, about=("a",))
-    keeper.order("reach", "b", 1, about=("b",))
-    keeper.order("reach", "a", 2, about=("a",))
+    keeper.order("reach", "a", 1)
+    keeper.order("reach", "b", 1)
+    keeper.order("reach", "a", 2)
     keeper.say("tick")
     worker.get("kept")
     keeper.note_start("kept-1", 4711)
@@ -678,11 +678,11 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
         # As the attendant has every forked child do.
         keeper.leave_to_parent()
         assert not keeper.pull()
-        assert keeper.done("m-1")
-        assert keeper.release("m-1")
-        assert keeper.note_start("m-1")
-        assert keeper.let_expire("m-1")
-        assert keeper.disown("m-1")
+        assert not keeper.done("m-1")
+        assert not keeper.release("m-1")
+        assert not keeper.note_start("m-1")
+        assert not keeper.let_expire("m-1")
+        assert not keeper.disown("m-1")
         keeper.allow(CHANNEL, lambda: (1, 1))
         keeper.cancel(CHANNEL, "q")
         keeper.close(CHANNEL)
@@ -724,7 +724,7 @@ def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker
     def leave() -> bool:
         keeper.leave_to_parent()
         keeper.order("pool", [])
-        return keeper.fileno() == -1 and keeper.done("m-1")
+        return keeper.fileno() == -1 and not keeper.done("m-1")
 
     try:
         assert in_child(leave)
