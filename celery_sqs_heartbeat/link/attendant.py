@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
 
@@ -24,9 +24,9 @@ from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import CHUNK, GATHER_SECONDS, BrokenLink, Wire
 from celery_sqs_heartbeat.link.liveness import (
+    LONG_LIFE,
     LOOK_SECONDS,
     LivenessMonitor,
-    RestartBackoff,
     is_busy,
     is_unfit,
 )
@@ -44,10 +44,21 @@ _BACKLOG_SECONDS = 0.01
 _LAST_POLL_SECONDS = 25.0
 #: How long a keeper may take to exit after its flush, in seconds. It closes its journal then.
 _END_SECONDS = 8.0
+#: Pauses before another keeper starts, in seconds: none after the first that died early.
+_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class NoKeeper(SqsHeartbeatError):
     """No process becomes the worker's keeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """One process of the keeper, from its start to its end."""
+
+    child: Child
+    wire: Wire
+    liveness: LivenessMonitor
 
 
 class Attendant:
@@ -92,20 +103,18 @@ class Attendant:
         self._on_event = on_event
         self._every_second = every_second
         self._give_up_after = give_up_after
-        self._has_been_ready = False
-        self._keepers = 0
-        # Since when no keeper is ready, in seconds of the clock; infinity while one is.
-        self._missing_since = math.inf
-        self._last_end = "is still starting"
-        self._called_at = 0.0
-        self._log_level = 0
         self._start = start
         self._clock = clock
-        self._liveness = LivenessMonitor(table, clock, self._is_busy)
-        self._child: Child | None = None
-        self._wire: Wire | None = None
-        self._restarts = RestartBackoff()
-        self._born_at = self._retry_at = 0.0
+        self._life: _Life | None = None
+        self._keepers = 0
+        # How many died early, or could not be started, in a row.
+        self._young = 0
+        self._last_end = "is still starting"
+        # The last tick of the keepers that are gone, and since when no keeper is ready.
+        self._last_tick = self._missing_since = 0.0
+        # When the next look, the next report and the next start are due.
+        self._look_at = self._report_at = self._retry_at = 0.0
+        self._log_level = 0
         self._is_stopping = False
         self._is_over = threading.Event()
         self._pid = os.getpid()
@@ -124,7 +133,7 @@ class Attendant:
     @property
     def pid(self) -> int | None:
         """The process id of the keeper; None while no keeper runs."""
-        return self._child.pid if self._child is not None else None
+        return self._life.child.pid if self._life is not None else None
 
     def begin(self) -> None:
         """Start the keeper's process. It starts up while the worker does."""
@@ -147,13 +156,13 @@ class Attendant:
         self._keeper.pull()  # What is on its way is released while its content is known.
         self._keeper.order("stop", timeout)
         # Without a first keeper there is nothing to flush.
-        if self._has_been_ready or self.error is None:
+        if self._has_been_ready() or self.error is None:
             self._is_over.wait(_LAST_POLL_SECONDS + timeout + _END_SECONDS)
         # Even if the wait timed out: the thread must not replace a keeper that is killed here.
         self._is_over.set()
-        if (child := self._child) is not None and not child.has_ended():
+        if (life := self._life) is not None and not life.child.has_ended():
             logger.error("sqs-heartbeat: the keeper's process did not exit in time; killing it")
-            child.kill()
+            life.child.kill()
         self._keeper.detach()
         self._keeper.close_inlet()
 
@@ -165,32 +174,27 @@ class Attendant:
         while not self._is_over.is_set():
             try:
                 self._listen()
-                if self._liveness.is_due() or (self._child and self._child.has_ended()):
-                    self._look()
+                self._look()
             except Exception:
                 logger.exception("sqs-heartbeat: watching the keeper failed; trying again")
                 time.sleep(LOOK_SECONDS)
-            if self._is_stopping and self._has_finished():
-                self._drain()
-                self._is_over.set()
 
     def _listen(self) -> None:
-        wire = self._wire
-        if wire is None or wire.is_broken:
+        life = self._life
+        if life is None or life.wire.is_broken:
             # Its process has exited or is about to exit: `_look` finds out.
             time.sleep(LOOK_SECONDS / 10)
             return
         has_sent_all = self._keeper.push()
         # With gevent and eventlet, other greenlets run meanwhile.
-        wait_readable([wire.fileno()], LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
+        wait_readable([life.wire.fileno()], LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
         try:
-            if messages := wire.receive(CHUNK):
+            if messages := life.wire.receive(CHUNK):
                 self._take_all(messages)
                 time.sleep(GATHER_SECONDS)
         except BrokenLink as error:
             logger.error("sqs-heartbeat: %s; replacing the keeper", error)  # noqa: TRY400
-            if self._child is not None:
-                self._child.kill()
+            life.child.kill()
 
     def _take_all(self, messages: Iterable[list[Any]]) -> None:
         # A lease is handed over before anything else happens to it.
@@ -218,52 +222,61 @@ class Attendant:
                 raise BrokenLink(f"the keeper sent an unknown message: {message[0]!r}")
 
     def _look(self) -> None:
-        if self._is_over.is_set():
-            # The attendant was stopped while it listened.
+        """Replace a keeper that has ended or hangs. Every second, report what it can't see."""
+        life, now = self._life, self._clock()
+        has_ended = life is not None and life.child.has_ended()
+        if (now < self._look_at and not has_ended) or self._is_over.is_set():
             return
+        self._look_at = now + LOOK_SECONDS
         self._keeper.pull()
-        if self._clock() - self._called_at >= 1.0:
-            self._called_at = self._clock()
+        if now >= self._report_at:
+            self._report_at = now + 1.0
             self._report_level()
             self._every_second()
-        child = self._child
-        if child is not None and child.has_ended():
-            if self._is_stopping and self._has_finished():
-                return
-            self._last_end = f"ended ({child.describe_end()})"
-            if self._is_first():
-                self._give_up(f"the keeper's process {self._last_end} before it was ready")
-            else:
-                self._lose(self._last_end)
-        elif child is not None and (fault := self._fault()):
-            child.kill()
-            self._last_end = f"{fault}, and was killed"
-            self._lose(self._last_end)
-        if self.is_ready:
-            self._missing_since, self._has_been_ready = math.inf, True
-        elif self.error is None and self._clock() - self._missing_since > self._give_up_after:
+        if life is not None and has_ended:
+            self._note_end(life.child.describe_end())
+        elif life is not None and (fault := self._fault(life)):
+            life.child.kill()
+            self._lose(f"{fault}, and was killed")
+        if self._is_over.is_set():
+            return
+        is_missing = not self.is_ready and self.error is None
+        if is_missing and now - self._missing_since > self._give_up_after:
             self._give_up(
                 f"no keeper has become ready for {self._give_up_after:g} s "
                 f"(sqs_heartbeat_keeper_timeout): the last one {self._last_end}"
             )
-        is_missing = self._child is None and not self._is_over.is_set()
-        if is_missing and self._clock() >= self._retry_at:
+        if self._life is None and self._clock() >= self._retry_at:
             self._replace()
 
-    def _fault(self) -> str:
+    def _note_end(self, how: str) -> None:
+        if self._is_stopping and how == "exit status 0":
+            # If it died, it left work behind.
+            self._drain()
+            self._is_over.set()
+        elif self._is_first():
+            self._give_up(f"the keeper's process ended ({how}) before it was ready")
+        else:
+            self._lose(f"ended ({how})")
+
+    def _fault(self, life: _Life) -> str:
         """Return why the keeper must be replaced, or an empty string."""
-        # The thread that is the last keeper can't be replaced.
-        if self._is_finishing() or self.error is not None:
+        # It has done its last work, and its exit may take seconds on a busy machine. `stop` limits
+        # the wait. And the thread that is the last keeper can't be replaced.
+        if (self._is_stopping and life.wire.is_broken) or self.error is not None:
             return ""
-        if self._liveness.is_gone():
+        if life.liveness.is_gone():
             return "did nothing for a second"
         hanging = self.stats.get("health", {}).get("hanging", 0)
-        is_old = is_unfit(hanging, self._clock() - self._born_at)
+        is_old = is_unfit(hanging, self._clock() - life.liveness.began_at)
         return f"had {hanging} calls that hang" if is_old else ""
+
+    def _has_been_ready(self) -> bool:
+        return self.is_ready or self._last_tick > 0
 
     def _is_first(self) -> bool:
         """Return whether a worker starts that must have a keeper, and has had none yet."""
-        return not (self._has_been_ready or self.is_ready) and self._give_up_after < math.inf
+        return not self._has_been_ready() and self._give_up_after < math.inf
 
     def _give_up(self, why: str) -> None:
         self.error = NoKeeper(
@@ -271,10 +284,10 @@ class Attendant:
             "standard error, and check that memory and processes are left, and that "
             f"sys.executable={sys.executable!r} is a Python that can import the worker's packages"
         )
-        if self._child is not None:
-            self._child.kill()
+        if self._life is not None:
+            self._life.child.kill()
         self._forget()
-        if self._has_been_ready:
+        if self._has_been_ready():
             self._start, self._retry_at = KeeperThread, 0.0
             self.on_given_up(self.error)
         else:
@@ -286,29 +299,14 @@ class Attendant:
             self._log_level = level
             self._keeper.say("level", level)
 
-    def _is_busy(self) -> bool:
-        return self._child is not None and is_busy(self._child.pid)
-
-    def _has_finished(self) -> bool:
-        """Return whether the keeper has exited normally. If it died, it left work behind."""
-        child = self._child
-        return child is not None and child.has_ended() and child.describe_end() == "exit status 0"
-
-    def _is_finishing(self) -> bool:
-        """Return whether the keeper has done its last work, and its process is about to exit.
-
-        On a busy machine the exit may take seconds. `stop` limits the wait.
-        """
-        return self._is_stopping and self._wire is not None and self._wire.is_broken
-
     def _lose(self, how: str) -> None:
         """Note that the keeper has died. Another follows, after a pause if it died early."""
-        self._has_been_ready |= self.is_ready
-        now = self._clock()
-        pause = self._restarts.note(now - self._born_at if self.is_ready else 0.0)
-        self._retry_at = now + pause
-        if self.is_ready:
-            self._missing_since = now
+        age = 0.0
+        if self._life is not None and self.is_ready:
+            self._missing_since = self._clock()
+            age = self._missing_since - self._life.liveness.began_at
+        self._last_end = how
+        pause = self._pause_after(age)
         self._forget()
         logger.error(
             "sqs-heartbeat: the keeper's process %s; another starts %s and continues with %s",
@@ -317,46 +315,57 @@ class Attendant:
             counted(len(self._keeper), "lease"),
         )
 
+    def _pause_after(self, age: float) -> float:
+        """Let the next keeper start after a pause. Return it, in seconds.
+
+        Args:
+            age: How long the last one lived, in seconds.
+        """
+        if age >= LONG_LIFE:
+            self._young = 0
+        pause = _PAUSES[min(self._young, len(_PAUSES) - 1)]
+        self._young += 1
+        self._retry_at = self._clock() + pause
+        return pause
+
     def _forget(self) -> None:
         """Forget a keeper that has ended. What it reported before counts."""
         self._drain()
         self._keeper.detach()
-        self._child = self._wire = None
-        self._table.tick = 0.0
+        self._life = None
+        self._last_tick, self._table.tick = self._table.tick or self._last_tick, 0.0
 
     def _drain(self) -> None:
         """Handle the messages that the keeper sent before it exited."""
-        if self._wire is not None:
+        if self._life is not None:
             with suppress(BrokenLink):
-                self._take_all(self._wire.receive() or ())
+                self._take_all(self._life.wire.receive() or ())
 
     def _replace(self) -> None:
         try:
-            wire = self._wire = self._connect()
+            self._life = life = self._new_life()
         except OSError as error:
             self._last_end = f"cannot be started: {error}"
             if self._is_first():
                 self._give_up(f"the keeper's process {self._last_end}")
                 return
-            self._retry_at = self._clock() + self._restarts.note_refusal()
+            self._pause_after(0.0)
             logger.error(  # noqa: TRY400
                 "sqs-heartbeat: the keeper's process cannot be started: %s; the worker tries "
                 "again, and receives no messages until a keeper runs",
                 error,
             )
             return
-        self._born_at = self._clock()
         self._log_level = wanted_level()
         self._keepers += 1
         hello = replace(self._hello, level=self._log_level, keeper=self._keepers)
         greeting = [hello.message()]
-        if (last := self._liveness.last_tick) > 0:
-            greeting.append(("gap", self._clock() - last, self._restarts.count))
-        self._liveness.begin()
-        self._keeper.attach(wire, greeting)
+        if self._last_tick > 0:
+            greeting.append(("gap", self._clock() - self._last_tick, self._keepers - 1))
+        self._keeper.attach(life.wire, greeting)
 
-    def _connect(self) -> Wire:
-        """Start the keeper's process with one end of a new link; return the other end.
+    def _new_life(self) -> _Life:
+        """Start a process with one end of a new link.
 
         Raises:
             OSError: The system cannot start a process, or has no free file descriptors.
@@ -365,11 +374,12 @@ class Attendant:
         wire = Wire(ours.detach())
         with theirs:
             try:
-                self._child = self._start(theirs.fileno(), *self._descriptors)
+                child = self._start(theirs.fileno(), *self._descriptors)
             except OSError:
                 wire.close()
                 raise
-        return wire
+        liveness = LivenessMonitor(self._table, self._clock, lambda: is_busy(child.pid))
+        return _Life(child, wire, liveness)
 
 
 _all: WeakSet[Attendant] = WeakSet()

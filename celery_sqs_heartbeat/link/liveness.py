@@ -1,4 +1,4 @@
-"""Decides whether the process of a keeper hangs, and how soon another one starts."""
+"""Decides whether the process of a keeper hangs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ _START_SECONDS = 30.0
 
 #: The state of a thread that runs, or waits for a CPU (proc(5)).
 _RUNNABLE = "R"
-#: Pauses in seconds: none after the first death.
-_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-#: If a keeper has lived for so many seconds, the pauses start over.
+#: If a keeper has lived for so many seconds, the pauses before the next one start over.
 LONG_LIFE = 60.0
 
 
@@ -48,16 +46,19 @@ def is_unfit(hanging: int, age: float) -> bool:
 
 
 class LivenessMonitor:
-    """Checks the ticks that a keeper writes into the table.
+    """Checks the ticks that a keeper writes into the table, five times a second.
 
     A check that comes late does not count. So a worker that was stopped, for example by a task
     that lets no other thread run, does not take its keeper for dead when it continues.
 
     Args:
-        table: Where the keeper writes its ticks.
+        table: Where the keeper writes its ticks. It has none yet.
         clock: Monotonic seconds.
         is_busy: Returns whether the keeper runs or waits for a CPU. A new keeper would have to
             wait as well.
+
+    Attributes:
+        began_at: When the keeper was started.
     """
 
     def __init__(
@@ -69,52 +70,32 @@ class LivenessMonitor:
         self._table = table
         self._clock = clock
         self._is_busy = is_busy
-        self._began_at = self._looked_at = clock()
-        self._tick = self._last_tick = 0.0
+        self.began_at = self._looked_at = clock()
+        self._tick = 0.0
         self._idle = self._busy = 0
-
-    def begin(self) -> None:
-        """Note that a new keeper starts."""
-        self._table.tick = self._tick = 0.0
-        self._began_at = self._looked_at = self._clock()
-        self._idle = self._busy = 0
-
-    @property
-    def last_tick(self) -> float:
-        """The latest tick seen from any keeper, in seconds of the clock; 0.0 before the first."""
-        return self._last_tick
-
-    def is_due(self) -> bool:
-        """Return whether it is time for a check."""
-        return self._clock() - self._looked_at >= LOOK_SECONDS
 
     def is_gone(self) -> bool:
-        """Check the keeper. Return whether it hangs."""
+        """Check the keeper. Return whether it hangs.
+
+        While it starts, it hangs if it was busy once and then idle for too long. Without /proc,
+        `is_busy` is never true, and neither is this.
+        """
         now, tick = self._clock(), self._table.tick
         passed, self._looked_at = now - self._looked_at, now
-        if tick == 0.0 and self._hangs_at_start(passed):
-            return True
-        if tick == 0.0:
-            return now - self._began_at > _START_SECONDS and passed <= LOOK_SECONDS + _SLACK
         if tick != self._tick:
-            self._tick = self._last_tick = tick
+            self._tick = tick
             self._idle = self._busy = 0
-        elif passed <= LOOK_SECONDS + _SLACK:
-            is_busy = self._is_busy()
-            self._busy += is_busy
-            self._idle += not is_busy
-        return self._idle >= _LOOKS or self._busy >= _BUSY_LOOKS
-
-    def _hangs_at_start(self, passed: float) -> bool:
-        """Return whether a keeper that starts was busy once and then idle for too long.
-
-        Without /proc, `is_busy` is never true, and neither is this.
-        """
-        if self._is_busy():
-            self._busy, self._idle = 1, 0
-        elif self._busy and passed <= LOOK_SECONDS + _SLACK:
-            self._idle += 1
-        return self._idle >= _START_LOOKS
+            return False
+        if passed > LOOK_SECONDS + _SLACK:
+            return False
+        is_busy = self._is_busy()
+        self._busy += is_busy
+        self._idle += not is_busy
+        if tick > 0:
+            return self._idle >= _LOOKS or self._busy >= _BUSY_LOOKS
+        if is_busy or not self._busy:
+            self._idle = 0
+        return self._idle >= _START_LOOKS or now - self.began_at > _START_SECONDS
 
 
 def is_busy(pid: int) -> bool:
@@ -133,38 +114,3 @@ def _state(stat: Path) -> str:
     except OSError:
         # The thread has ended.
         return ""
-
-
-class RestartBackoff:
-    """Counts the deaths of one worker's keepers, and decides the pause after each.
-
-    Attributes:
-        count: How many keepers have died.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        # How many died early, in a row.
-        self._young = 0
-
-    def note(self, age: float) -> float:
-        """Note a death. Return the pause after it, in seconds.
-
-        Args:
-            age: How long the keeper lived, in seconds.
-        """
-        if age >= LONG_LIFE:
-            self._young = 0
-        pause = self._pause
-        self.count += 1
-        self._young += 1
-        return pause
-
-    def note_refusal(self) -> float:
-        """Note that the system could not start a keeper. Return the pause after it, in seconds."""
-        self._young += 1
-        return self._pause
-
-    @property
-    def _pause(self) -> float:
-        return _PAUSES[min(self._young, len(_PAUSES) - 1)]

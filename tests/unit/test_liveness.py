@@ -22,7 +22,6 @@ def looks_until_gone(*, busy: bool, ticks: int = 0) -> int:
     """Return after how many checks a keeper that ticked at the first check counts as hanging."""
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
     monitor = LivenessMonitor(table, clock, lambda: busy)
-    monitor.begin()
     table.tick = clock()
     for look in range(1, 100):
         clock.advance(LOOK_SECONDS)
@@ -54,7 +53,6 @@ def test_a_keeper_that_stalls_at_its_start_has_three_seconds(busy: list[bool], g
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
     states = iter(busy)
     monitor = LivenessMonitor(table, clock, lambda: next(states))
-    monitor.begin()
     found = 0
     for look in range(1, len(busy) + 1):
         clock.advance(LOOK_SECONDS)

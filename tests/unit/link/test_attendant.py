@@ -262,14 +262,19 @@ def test_messages_that_a_keeper_sent_before_its_death_count(attended: Attended) 
 def test_keepers_that_die_early_are_replaced_after_growing_pauses(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number, pause in enumerate((0.0, 0.5, 1.0, 2.0), start=1):
+    pauses = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 30.0)
+    for number, pause in enumerate(pauses, start=1):
         child = attended.wait_for_child(number)
         wait_until(lambda child=child: child.has_heard("hello"))
         child.die("exit status 1")
         text = f"another starts in {pause:g} s" if pause else "another starts at once"
-        wait_until(lambda text=text: text in caplog.text)
+        wait_until(
+            lambda text=text, number=number: (
+                len(caplog.messages) == number and text in caplog.messages[-1]
+            )
+        )
         attended.clock.more += pause
-    attended.wait_for_child(5)
+    attended.wait_for_child(len(pauses) + 1)
 
 
 def test_keepers_that_lived_long_are_replaced_at_once_and_each_death_counts(
@@ -288,6 +293,22 @@ def test_keepers_that_lived_long_are_replaced_at_once_and_each_death_counts(
     wait_until(lambda: last.has_heard("gap"))
     assert [each[2] for each in last.heard() if each[0] == "gap"] == [3]
     assert caplog.text.count("another starts at once") == 3
+
+
+def test_the_gap_counts_from_the_last_tick_even_if_keepers_die_before_their_first(
+    attended: Attended,
+) -> None:
+    attended.table.tick = attended.clock() - 5.0
+    for number in (1, 2):
+        child = attended.wait_for_child(number)
+        wait_until(lambda child=child: child.has_heard("hello"))
+        child.die("signal SIGKILL")
+        attended.clock.more += 1.0
+    last = attended.wait_for_child(3)
+    wait_until(lambda: last.has_heard("gap"))
+    ((_, seconds, deaths),) = [each for each in last.heard() if each[0] == "gap"]
+    assert seconds > 5.0
+    assert deaths == 2
 
 
 def test_a_keeper_that_lived_long_is_replaced_at_once_again(
