@@ -7,7 +7,7 @@ for a message must not wait.
 
 The socket outlives keepers, so an event loop reads the same descriptor as long as it lives. It
 keeps packets whole. Each says which keeper sends it, or is to read it: what a dead keeper did not
-finish, or did not read, is dropped. Headers are JSON, and bodies are sent as they are.
+finish, or did not read, is dropped. A header is a line of JSON, and the body follows as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.leases.calls import least_beside
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.watching import wait_readable, wait_writable
@@ -32,8 +31,6 @@ from celery_sqs_heartbeat.link.watching import wait_readable, wait_writable
 _PACKET = struct.Struct("<I?")
 #: The number of the keeper, the channel, how many messages it may get, its prefetch count.
 _ROOM = struct.Struct("<IIqI")
-#: The lengths of a message's header and body.
-_LENGTHS = struct.Struct("<II")
 #: The longest packet, in bytes. A socket's buffer takes a few of them.
 PACKET_BYTES = 1 << 16
 #: How many bytes the worker reads before it does anything else.
@@ -58,9 +55,8 @@ class Credit:
         # By channel: what it may get in all and its prefetch count, and both as the keeper knows.
         self._rooms: dict[int, tuple[int, int]] = {}
         self._said: dict[int, tuple[int, int]] = {}
-        # By channel: what it got, and what it got from earlier keepers.
+        # By channel: what it got from the keeper.
         self._got = Counter[int]()
-        self._got_before = Counter[int]()
 
     def note(self, channel: int) -> None:
         """Note that a channel got a message."""
@@ -86,16 +82,16 @@ class Credit:
     def say(self) -> None:
         """Say what has changed."""
         for channel, room in self._rooms.items():
-            if self._said.get(channel) != room:
-                limit, prefetch_count = room
-                since = limit - self._got_before[channel]
-                if self._inlet.allow(self._keeper, channel, since, prefetch_count):
-                    self._said[channel] = room
+            is_new = self._said.get(channel) != room
+            if is_new and self._inlet.allow(self._keeper, channel, *room):
+                self._said[channel] = room
 
     def begin(self) -> None:
         """Begin with another keeper. What the last one has handed over must be noted by now."""
         self._keeper += 1
-        self._got_before = Counter(self._got)
+        for channel, (limit, prefetch_count) in self._rooms.items():
+            self._rooms[channel] = (limit - self._got[channel], prefetch_count)
+        self._got.clear()
         self._said.clear()
         self.say()
 
@@ -136,7 +132,6 @@ class Outlet:
         self._keeper = keeper
         self._lock = threading.Lock()
         self._packets: deque[bytes] = deque()
-        self._woken = AutoResetEvent()
         self._has_thread = self._is_closed = False
 
     def send(self, messages: Sequence[tuple[Message, Mapping[str, Any]]]) -> bool:
@@ -157,7 +152,6 @@ class Outlet:
                 threading.Thread(
                     target=self._send_rest, name="sqs-heartbeat-deliveries", daemon=True
                 ).start()
-        self._woken.set()
         return False
 
     def read_rooms(self, take: Callable[[int, int, int], object]) -> bool:
@@ -191,7 +185,6 @@ class Outlet:
         self._is_closed = True
         with self._lock:
             self._packets.clear()
-        self._woken.set()
 
     def _flush(self) -> bool:
         while self._packets:
@@ -210,13 +203,12 @@ class Outlet:
         return True
 
     def _send_rest(self) -> None:
-        while not self._is_closed:
-            self._woken.wait(threading.TIMEOUT_MAX)
-            is_sent = False
-            while not is_sent:
-                wait_writable(self._socket.fileno(), 1.0)
-                with self._lock:
-                    is_sent = self._flush()
+        is_sent = False
+        while not is_sent:
+            wait_writable(self._socket.fileno(), 1.0)
+            with self._lock:
+                is_sent = self._flush()
+                self._has_thread = not is_sent
 
 
 class Inlet:
@@ -287,24 +279,21 @@ def _packed(header: Message, message: Mapping[str, Any]) -> bytes:
     body = message.get("Body")
     raw = body.encode(errors="surrogatepass") if isinstance(body, str) else b""
     rest = {name: each for name, each in message.items() if name != "Body"} if raw else message
-    written = json.dumps([*header, rest], default=_marked, separators=(",", ":")).encode()
-    return _LENGTHS.pack(len(written), len(raw)) + written + raw
+    line = json.dumps([*header, rest, len(raw)], default=_marked, separators=(",", ":"))
+    return line.encode() + b"\n" + raw
 
 
 def _unpacked(data: bytes) -> list[tuple[list[Any], dict[str, Any]]]:
     found = []
     at = 0
     while at < len(data):
-        header_bytes, body_bytes = _LENGTHS.unpack_from(data, at)
-        at += _LENGTHS.size
-        written = data[at : at + header_bytes]
-        at += header_bytes
-        *header, message = json.loads(
-            written, object_hook=_unmarked if _MARKED in written else None
-        )
-        if body_bytes:
-            message["Body"] = data[at : at + body_bytes].decode(errors="surrogatepass")
-        at += body_bytes
+        begin = data.index(b"\n", at) + 1
+        line = data[at:begin]
+        unmark = _unmarked if _MARKED in line else None
+        *header, message, size = json.loads(line, object_hook=unmark)
+        at = begin + size
+        if size:
+            message["Body"] = data[begin:at].decode(errors="surrogatepass")
         found.append((header, message))
     return found
 

@@ -83,7 +83,7 @@ class KeeperMain:
             identity=hello.identity,
             began_at=hello.began_at,
             lines=table.sequence,
-            note_line=self._note_line,
+            note_line=partial(setattr, table, "sequence"),
             status=hello.status,
             token=hello.token,
             name=hello.name,
@@ -150,12 +150,13 @@ class KeeperMain:
         """Return the time of the keeper's clock, in seconds."""
         return self._keeper.now()
 
-    def begin(self, messages: list[list[Any]]) -> None:
-        """Handle the messages that arrived together with the first."""
-        self._take_all(messages)
+    def run(self, messages: list[list[Any]]) -> int:
+        """Keep the leases until the worker stops the keeper or ends. Return the exit status.
 
-    def run(self) -> int:
-        """Keep the leases until the worker stops the keeper or ends. Return the exit status."""
+        Args:
+            messages: Those that arrived together with the first.
+        """
+        self._take_all(messages)
         self._keeper.start(self._observability.note_late)
         threading.Thread(target=self._read_rooms, name="sqs-heartbeat-rooms", daemon=True).start()
         self._observability.start(self, self._reception.polled.view)
@@ -179,8 +180,12 @@ class KeeperMain:
         return 0
 
     def close(self) -> None:
-        """Leave the deliveries to the next keeper."""
+        """Leave the deliveries to the next keeper, and close the link.
+
+        The worker waits for this process to end from now on, and looks for no sign of life.
+        """
         self._outlet.close()
+        self._wire.close()
 
     def _read_rooms(self) -> None:
         while self._outlet.read_rooms(self._reception.allow):
@@ -215,10 +220,8 @@ class KeeperMain:
             self._table.tick = now
         if now - self._stats_at >= _STATS_SECONDS:
             self._stats_at = now
-            stats: dict[str, Any] = {
-                "health": asdict(health),
-                "polled": [asdict(each) for each in self._reception.polled.view()],
-            }
+            polled = [asdict(each) for each in self._reception.polled.view()]
+            stats: dict[str, Any] = {"health": asdict(health), "polled": polled}
             if self._observability.has_journal:
                 stats["journal"] = asdict(self._observability.journal_stats())
             self._wire.send(("stats", stats))
@@ -311,9 +314,6 @@ class KeeperMain:
         self._orphaned_at = self._orphaned_at or now
         return now - self._orphaned_at >= _ORPHAN_SECONDS
 
-    def _note_line(self, number: int) -> None:
-        self._table.sequence = number
-
     def _start_logging(self, level: int) -> None:
         root = logging.getLogger(ROOT)
         root.setLevel(level)
@@ -353,18 +353,14 @@ def run(link: int, deliveries: int, table: int, *, logs: bool = True) -> int:
         BrokenLink: The worker is of another version, or sent an invalid message.
     """
     wire = Wire(link)
-    first: list[list[Any]] = []
-    while not first:
+    first: list[list[Any]] | None = []
+    while first == []:
         wait_readable([wire.fileno()], None)
-        messages = wire.receive()
-        if messages is None:
-            return 0
-        first = messages
+        first = wire.receive()
+    if first is None:
+        return 0
     hello = read_hello(first[0])
     life = KeeperMain(wire, deliveries, Table(mmap(table, 0)), hello, logs=logs)
-    life.begin(first[1:])
-    status = life.run()
+    status = life.run(first[1:])
     life.close()
-    # The worker waits for this process to end from now on, and looks for no sign of life.
-    wire.close()
     return status

@@ -30,6 +30,7 @@ from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.waiting import wait_until
 
 #: One row of the table. In a long run some leases have no place for a while.
 PLACES = REACH
@@ -93,10 +94,11 @@ class Queue:
         self.is_broken = True
 
 
-def _close(outlet: Outlet) -> None:
-    # A thread that has sent the rest uses its socket until this process ends.
-    if not outlet._has_thread:
-        outlet._socket.close()
+def close_outlet(outlet: Outlet) -> None:
+    """Close a keeper's end, once no thread uses its socket."""
+    outlet.close()
+    wait_until(lambda: not outlet._has_thread)
+    outlet._socket.close()
 
 
 class NoReception:
@@ -145,7 +147,7 @@ class Elsewhere:
         else:
             own = os.dup(deliveries.fileno())
         self.outlet = Outlet(own, number)
-        finalize(self, _close, self.outlet)
+        finalize(self, close_outlet, self.outlet)
         self.leases = LinkedLeases(LeaseBoard(table), self.outlet, self.outbox.post)
         self.keeper = ThreadKeeper(
             self.calls,

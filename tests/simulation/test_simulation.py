@@ -393,10 +393,8 @@ def test_credit_that_forgets_what_a_dead_keeper_handed_over_is_found(
     begin = Credit.begin
 
     def forget(credit: Credit) -> None:
+        credit._got.clear()
         begin(credit)
-        credit._got_before.clear()
-        credit._said.clear()
-        credit.say()
 
     monkeypatch.setattr(Credit, "begin", forget)
     with pytest.raises(Violation, match=r"messages for \d+ slots"):
