@@ -20,18 +20,19 @@ from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.link.child import Child, KeeperProcess, KeeperThread
-from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.frames import CHUNK, GATHER_SECONDS, BrokenLink, Wire
-from celery_sqs_heartbeat.link.liveness import (
+from celery_sqs_heartbeat.link.child import (
     LONG_LIFE,
     LOOK_SECONDS,
+    Child,
+    KeeperProcess,
+    KeeperThread,
     LivenessMonitor,
     is_busy,
     is_unfit,
 )
-from celery_sqs_heartbeat.link.logs import emit, wanted_level
-from celery_sqs_heartbeat.link.messages import Hello, read_event
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.frames import CHUNK, GATHER_SECONDS, BrokenLink, Wire
+from celery_sqs_heartbeat.link.messages import Hello, read_event, wanted_level, write_line
 from celery_sqs_heartbeat.link.watching import wait_readable
 
 logger = logging.getLogger(__name__)
@@ -215,7 +216,7 @@ class Attendant:
                 self._keeper.note_event(event)
                 self._on_event(event)
             case ["log", dict(line)]:
-                emit(line)
+                write_line(line)
             case ["stats", dict(stats)]:
                 self.stats = stats
             case _ if not self._keeper.take(message):

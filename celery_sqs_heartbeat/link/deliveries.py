@@ -7,7 +7,7 @@ for a message must not wait.
 
 The socket outlives keepers, so an event loop reads the same descriptor as long as it lives. It
 keeps packets whole. Each says which keeper sends it, or is to read it: what a dead keeper did not
-finish, or did not read, is dropped. A header is a line of JSON, and the body follows as it is.
+finish, or did not read, is dropped. A header is a line of JSON, and the body follows unchanged.
 """
 
 from __future__ import annotations

@@ -30,10 +30,13 @@ from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Wire
-from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
-from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
-from celery_sqs_heartbeat.link.messages import Hello, read_config, read_hello
-from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
+from celery_sqs_heartbeat.link.messages import ROOT, Hello, LinkHandler, read_config, read_hello
+from celery_sqs_heartbeat.link.serving import (
+    TICK_SECONDS,
+    KeeperEnd,
+    LinkedLeases,
+    is_about_leases,
+)
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
 from celery_sqs_heartbeat.observe.watched import Observers
 from celery_sqs_heartbeat.receiving.reception import Reception

@@ -8,7 +8,8 @@ handle that it had first. Messages for the worker's tasks go another way, see `d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from operator import attrgetter
 from typing import Any
@@ -31,38 +32,36 @@ VERSION = 15
 
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
-_LEASE = (
-    "queue_url",
-    "message_id",
-    "task",
-    "task_id",
-    "receipt_handle",
-    "receive_count",
-    "held_since",
-    "received_at",
-    "expires_at",
-    "hidden_until",
-    "last_timeout",
-    "asked_at",
-    "release_delay",
-    "cause",
-    "max_receive_count",
-    "sent_time",
-    "first_received_time",
-    "group",
-    "sequence_number",
-    "started_at",
-    "is_exclusive",
-    "extensions",
-    "more_handles",
-    "has_place",
+#: What the other end knows otherwise, or does not need.
+_NOT_SENT = frozenset(
+    {
+        "terms",
+        "limit",
+        "extend_at",
+        "goal",
+        "status",
+        "end_at",
+        "attempts",
+        "is_isolated",
+        "cap_is_near",
+        "pending",
+        "is_deleted",
+        "turn",
+        "watched_until",
+        "key",
+    }
 )
+_LEASE = tuple(field.name for field in fields(Lease) if field.name not in _NOT_SENT)
 _terms_of = attrgetter(*_TERMS)
 _event_of = attrgetter(*_EVENT)
 _lease_of = attrgetter(*_LEASE)
 
 #: Marks values that JSON does not have.
 _MARK = "$"
+#: The log lines of this logger and of those below it are sent.
+ROOT = "celery_sqs_heartbeat"
+
+_formatter = logging.Formatter()
 
 
 def lease_fields(lease: Lease) -> Message:
@@ -257,3 +256,48 @@ def from_plain(value: Any) -> Any:
             return UNSIGNED if marked == "unsigned" else tuple(map(from_plain, marked))
         return {key: from_plain(each) for key, each in value.items()}
     return value
+
+
+def wanted_level() -> int:
+    """Return the lowest level that this process's logging writes."""
+    return logging.getLogger(ROOT).getEffectiveLevel()
+
+
+class LinkHandler(logging.Handler):
+    """Sends log records over the link.
+
+    Args:
+        send: Sends a message; may be called from any thread.
+    """
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record as text."""
+        try:
+            line = {
+                "name": record.name,
+                "level": record.levelno,
+                "text": record.getMessage(),
+                "error": _formatter.formatException(record.exc_info) if record.exc_info else None,
+                "created": record.created,
+            }
+        except Exception:
+            self.handleError(record)
+            return
+        self._send(("log", line))
+
+
+def write_line(line: dict[str, Any]) -> None:
+    """Write a line from the keeper to this process's log."""
+    logger = logging.getLogger(line["name"])
+    if not logger.isEnabledFor(line["level"]):
+        return
+    record = logger.makeRecord(
+        line["name"], line["level"], "(keeper)", 0, line["text"], (), None, "keeper"
+    )
+    record.created, record.exc_text = line["created"], line["error"]
+    record.msecs = (record.created % 1) * 1000
+    logger.handle(record)

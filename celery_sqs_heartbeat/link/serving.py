@@ -18,7 +18,6 @@ from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
-from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.messages import again, lease_fields, read_lease, read_queue
 from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
@@ -27,6 +26,8 @@ from celery_sqs_heartbeat.receiving.reception import Reception
 
 logger = logging.getLogger(__name__)
 
+#: How often a keeper writes a tick, in seconds.
+TICK_SECONDS = 0.1
 #: Kinds of messages about leases.
 _KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswered", "resume"})
 #: Events that a worker always needs: they change the messages it holds, or call its handlers.

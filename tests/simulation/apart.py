@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.link.child import LOOK_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessages
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import read_event
 from tests.simulation.deliveries import Deliveries, SimulatedInlet
 from tests.simulation.link import Line, LineWire

@@ -14,8 +14,8 @@ from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
+from celery_sqs_heartbeat.link.child import is_unfit
 from celery_sqs_heartbeat.link.frames import Message, write
-from celery_sqs_heartbeat.link.liveness import is_unfit
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
 from tests.simulation.calls import Calls
 from tests.simulation.deliveries import Deliveries, SimulatedOutlet

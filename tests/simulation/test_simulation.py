@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.keeper import lease_engine
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import StaleCalls
-from celery_sqs_heartbeat.link import liveness
+from celery_sqs_heartbeat.link import child
 from celery_sqs_heartbeat.link.deliveries import Credit
 from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
@@ -182,7 +182,7 @@ def test_without_reading_the_last_poll_its_messages_stay_in_flight(
 def test_a_queue_that_hangs_without_a_limit_takes_the_threads_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (lease_engine, liveness):
+    for module in (lease_engine, child):
         monkeypatch.setattr(module, "MOST_HANGING", math.inf)
     with pytest.raises(Violation, match="waits for a thread, although its queue answers"):
         World("calm-apart", 23).run()

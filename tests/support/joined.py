@@ -18,11 +18,11 @@ from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.link.child import LOOK_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import read_config, read_event
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases
 from celery_sqs_heartbeat.receiving.reception import Reception

@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.current.sharing import (
 )
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.link import attendant as attending
-from celery_sqs_heartbeat.link import child, liveness
+from celery_sqs_heartbeat.link import child
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
@@ -86,8 +86,8 @@ class Side:
 def side(monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
     monkeypatch.delenv(VARIABLE, raising=False)
     for name in ("_LOOKS", "_BUSY_LOOKS"):
-        monkeypatch.setattr(liveness, name, HANG_SECONDS / liveness.LOOK_SECONDS)
-    monkeypatch.setattr(liveness, "_START_LOOKS", START_SECONDS / liveness.LOOK_SECONDS)
+        monkeypatch.setattr(child, name, HANG_SECONDS / child.LOOK_SECONDS)
+    monkeypatch.setattr(child, "_START_LOOKS", START_SECONDS / child.LOOK_SECONDS)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         side = Side(silent)
         yield side

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor, is_busy
+from celery_sqs_heartbeat.link.child import LOOK_SECONDS, LivenessMonitor, is_busy
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import wait_until
 

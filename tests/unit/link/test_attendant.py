@@ -18,20 +18,20 @@ from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link import attendant as attending
-from celery_sqs_heartbeat.link import liveness, messages
+from celery_sqs_heartbeat.link import child as child_module
+from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.logs import ROOT
-from celery_sqs_heartbeat.link.messages import Hello
+from celery_sqs_heartbeat.link.messages import ROOT, Hello
 from tests.model.linked import message_of
 from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
 
 #: How many looks without a tick show that a keeper hangs.
-LOOKS = liveness._LOOKS
+LOOKS = child_module._LOOKS
 #: A keeper that has lived so long, in seconds, is replaced without a pause.
 LONG_LIFE = 61.0
 #: The kernel's limit on process ids: no process has this one or a higher one.
@@ -165,7 +165,7 @@ class Attended:
 def attended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
     monkeypatch.setattr(attending, "_END_SECONDS", 30.0)
     # A keeper that ticked once does not hang while this thread stalls.
-    monkeypatch.setattr(liveness, "_LOOKS", PATIENCE / liveness.LOOK_SECONDS)
+    monkeypatch.setattr(child_module, "_LOOKS", PATIENCE / child_module.LOOK_SECONDS)
     attended = Attended()
     attended.attendant.begin()
     attended.attendant.start()
@@ -327,7 +327,7 @@ def test_a_keeper_that_lived_long_is_replaced_at_once_again(
 def test_a_keeper_that_hangs_is_killed_and_replaced(
     attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(liveness, "_LOOKS", LOOKS)
+    monkeypatch.setattr(child_module, "_LOOKS", LOOKS)
     attended.receive("m")
     attended.table.tick = attended.clock()
     child = attended.wait_for_child(2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.events import MOST_HANGING
-from celery_sqs_heartbeat.link.liveness import LONG_LIFE, is_unfit
+from celery_sqs_heartbeat.link.child import LONG_LIFE, is_unfit
 
 
 def test_keepers_whose_calls_all_hang_are_replaced_once_a_minute() -> None:

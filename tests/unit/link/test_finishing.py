@@ -10,10 +10,10 @@ from mmap import mmap
 
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.child import LOOK_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 from celery_sqs_heartbeat.link.messages import Hello
 from tests.support.waiting import wait_until
 from tests.unit.link.pairs import Far

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.link.frames import LineReader, Message
-from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler, emit
+from celery_sqs_heartbeat.link.messages import ROOT, LinkHandler, write_line
 from tests.unit.link.pairs import pack
 
 NAME = f"{ROOT}.keeper.somewhere"
@@ -48,7 +48,7 @@ def test_a_line_has_its_level_text_and_time(
 ) -> None:
     keepers.logger.warning("sqs-heartbeat: %d of %s", 3, "four")
     (line,) = keepers.lines()
-    emit(line)
+    write_line(line)
     (record,) = caplog.records
     assert (record.name, record.levelno) == (NAME, logging.WARNING)
     assert record.getMessage() == "sqs-heartbeat: 3 of four"
@@ -60,7 +60,7 @@ def test_a_percent_sign_in_a_line_is_not_a_format(
     keepers: KeepersLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     keepers.logger.error("a queue named %s", "100%s")
-    emit(*keepers.lines())
+    write_line(*keepers.lines())
     assert caplog.messages == ["a queue named 100%s"]
 
 
@@ -71,7 +71,7 @@ def test_an_error_comes_with_its_traceback(
         raise ZeroDivisionError("by nothing")
     except ZeroDivisionError:
         keepers.logger.exception("it failed")
-    emit(*keepers.lines())
+    write_line(*keepers.lines())
     assert "Traceback" in caplog.text
     assert "ZeroDivisionError: by nothing" in caplog.text
 
@@ -82,10 +82,10 @@ def test_the_workers_own_levels_decide(
     keepers.logger.info("of little interest")
     (line,) = keepers.lines()
     workers.setLevel(logging.WARNING)
-    emit(line)
+    write_line(line)
     assert caplog.messages == []
     workers.setLevel(logging.INFO)
-    emit(line)
+    write_line(line)
     assert caplog.messages == ["of little interest"]
 
 
@@ -101,7 +101,7 @@ def test_the_workers_own_handlers_and_filters_write_it(
         keepers.logger.error("a secret")
         keepers.logger.error("no such thing")
         for line in keepers.lines():
-            emit(line)
+            write_line(line)
     finally:
         workers.removeHandler(handler)
     assert written == ["no such thing"]

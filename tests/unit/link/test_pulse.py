@@ -7,7 +7,7 @@ from mmap import mmap
 import pytest
 
 from celery_sqs_heartbeat.current.table import REACH, Table
-from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor
+from celery_sqs_heartbeat.link.child import LOOK_SECONDS, LivenessMonitor
 from celery_sqs_heartbeat.testing import FakeClock
 
 
