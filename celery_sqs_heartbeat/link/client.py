@@ -308,8 +308,6 @@ class LinkedKeeper:
                     self._held_messages.end(name)
                 case ["kept", list(fields)]:
                     self._held_messages.keep(messages.read_lease(fields))
-                case ["again", str(name), *receive]:
-                    self._held_messages.receive_again(name, *receive)
                 case _:
                     return False
         return True

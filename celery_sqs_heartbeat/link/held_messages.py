@@ -157,9 +157,21 @@ class HeldMessages:
         return receipt_handle in self._disowned
 
     def keep(self, lease: Lease) -> None:
-        """Note a message that the keeper has not handed over yet."""
-        held = HeldMessage(lease=lease, table=self.table, is_delivered=False)
-        self._by_name.setdefault(held.name, held)
+        """Note a message that the keeper has not handed over yet, or has received again.
+
+        Of one that is known, the lease continues under another handle.
+        """
+        held = self._by_name.get(lease.handles[0])
+        if held is None:
+            held = HeldMessage(lease=lease, table=self.table, is_delivered=False)
+            self._by_name[held.name] = held
+        elif (handle := lease.receipt_handle) not in held.lease.handles:
+            known = held.lease
+            known.add_handle(handle)
+            known.receipt_handle, known.receive_count = handle, lease.receive_count
+            known.last_timeout, known.received_at = lease.last_timeout, lease.received_at
+            if self._by_key.get(known.key) is held:
+                self._by_handle[handle] = held
 
     def add(self, lease: Lease, message: Mapping[str, Any]) -> HeldMessage:
         """Note a message that the keeper has handed over."""
@@ -179,25 +191,6 @@ class HeldMessages:
         self._by_key[lease.key] = self._by_name[held.name] = held
         self._by_handle.update(dict.fromkeys(lease.handles, held))
         return held
-
-    def receive_again(
-        self,
-        name: str,
-        receipt_handle: str,
-        receive_count: int,
-        hidden_for: int,
-        received_at: float,
-    ) -> None:
-        """Note that a message was received again: its lease continues under another handle."""
-        held = self._by_name.get(name)
-        if held is None:
-            return
-        lease = held.lease
-        lease.add_handle(receipt_handle)
-        lease.receipt_handle, lease.receive_count = receipt_handle, receive_count
-        lease.last_timeout, lease.received_at = hidden_for, received_at
-        if self._by_key.get(lease.key) is held:
-            self._by_handle[receipt_handle] = held
 
     def done(self, receipt_handle: str, now: float) -> HeldMessage | None:
         """Note that a message must be deleted. Return the held message, if it is known."""

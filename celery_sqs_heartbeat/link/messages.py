@@ -1,9 +1,9 @@
 """The messages of the link, as both ends write and read them.
 
 A worker's: hello, gap, reach, started, done, release, drop, finished, unanswered, resume, consume,
-cancel, close, end, worker, pool, loop, tick, connected, level, stop. Its keeper's: kept,
-again, over, event, log, stats. The first field is the kind. The name of a lease is the receipt
-handle that it had first. Messages for the worker's tasks go another way, see `deliveries`.
+cancel, close, end, worker, pool, loop, tick, connected, level, stop. Its keeper's: kept, over,
+event, log, stats. The first field is the kind. The name of a lease is the receipt handle that it
+had first. Messages for the worker's tasks go another way, see `deliveries`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 15
+VERSION = 16
 
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
@@ -75,18 +75,6 @@ def read_lease(values: list[Any]) -> Lease:
     lease = Lease(terms=read_terms(terms), **dict(zip(_LEASE, plain, strict=True)))
     lease.more_handles = tuple(lease.more_handles)
     return lease
-
-
-def again(lease: Lease) -> Message:
-    """Return the message for another receive of a message that its worker has."""
-    return (
-        "again",
-        lease.handles[0],
-        lease.receipt_handle,
-        lease.receive_count,
-        lease.last_timeout,
-        lease.received_at,
-    )
 
 
 def consume(channel: int, queues: Iterable[ConsumedQueue]) -> Message:

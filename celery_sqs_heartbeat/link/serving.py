@@ -18,8 +18,8 @@ from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
-from celery_sqs_heartbeat.link.messages import again, lease_fields, read_lease, read_queue
 from celery_sqs_heartbeat.link.messages import event as event_message
+from celery_sqs_heartbeat.link.messages import lease_fields, read_lease, read_queue
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
@@ -90,7 +90,7 @@ class LinkedLeases:
         name, handle = lease.handles[0], lease.receipt_handle
         known, self._handles[name] = self._handles.get(name), handle
         if known not in (None, handle):
-            self._send(again(lease))
+            self._send(("kept", lease_fields(lease)))
         self._board.show(lease)
         if known is None:
             # A keeper receives once it has the leases of the last one.

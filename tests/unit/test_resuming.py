@@ -157,7 +157,10 @@ def test_a_message_that_was_handed_over_after_all_is_kept() -> None:
 def test_a_message_that_was_received_again_on_its_way_has_its_latest_handle() -> None:
     worker = Worker()
     worker.holdings.keep(kept("h"))
-    worker.holdings.receive_again("h", "h2", 2, 30, NOW + 5)
+    again = kept("h")
+    again.add_handle("h2")
+    again.receipt_handle = "h2"
+    worker.holdings.keep(again)
     holding = worker.hold()
     assert holding.lease.receipt_handle == "h2"
     assert worker.holdings.get("h") is worker.holdings.get("h2") is holding

@@ -143,7 +143,11 @@ def test_an_unknown_name_is_reported_as_ended(served: Served, message: tuple[Any
 def test_a_redelivery_keeps_its_name_and_its_worker_learns_the_handle(served: Served) -> None:
     served.receive()
     assert served.receive(handle="m2", count=2) is ReceivedAs.REDELIVERED
-    assert served.said() == [["again", "m", "m2", 2, 30, served.clock()]]
+    ((kind, fields),) = served.said()
+    again = messages.read_lease(fields)
+    assert (kind, again.handles, again.receipt_handle) == ("kept", ("m", "m2"), "m2")
+    assert (again.receive_count, again.last_timeout) == (2, 30)
+    assert again.received_at == served.clock()
     assert served.lease.handles == ("m", "m2")
     served.take("done", "m")
     served.clock.advance(1.0)
