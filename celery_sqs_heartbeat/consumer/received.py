@@ -9,9 +9,9 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import AlreadyHeld
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.message import receive_count_of
+from celery_sqs_heartbeat.leases.policy import is_lost
 
 logger = get_logger(__name__)
 

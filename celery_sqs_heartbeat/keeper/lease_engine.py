@@ -17,12 +17,12 @@ from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.leases.actions import is_ours
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
 from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, LeaseView
 from celery_sqs_heartbeat.leases.message import receive_of
+from celery_sqs_heartbeat.leases.policy import is_ours
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.register import Board
 

@@ -8,16 +8,17 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.actions import (
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.policy import (
     CALL_KIND,
+    GATHER_SECONDS,
+    call_patience,
     due_time,
     early_entry_for,
     next_action,
     urgency,
 )
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.policy import GATHER_SECONDS, call_patience
 from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must

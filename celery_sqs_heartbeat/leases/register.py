@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from celery_sqs_heartbeat.leases.actions import entry_for, may_be_saved, next_action
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.calls import Answer, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import GroupOrder
+from celery_sqs_heartbeat.leases.policy import entry_for, may_be_saved, next_action
 from celery_sqs_heartbeat.leases.received_as import StaleCalls
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.leases.service import ServiceTraits

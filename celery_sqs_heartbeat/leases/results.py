@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.actions import EXTENDABLE
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import (
@@ -16,6 +15,7 @@ from celery_sqs_heartbeat.leases.lease import (
     Lease,
     LeaseStatus,
 )
+from celery_sqs_heartbeat.leases.policy import EXTENDABLE
 from celery_sqs_heartbeat.leases.register import Register
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
-from celery_sqs_heartbeat.leases.actions import is_lost, is_ours
+from celery_sqs_heartbeat.common.threads import SignalSafeLock
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseView
 from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
+from celery_sqs_heartbeat.leases.policy import is_lost, is_ours
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.deliveries import MOST_READ, Credit, Inlet
 from celery_sqs_heartbeat.link.frames import Message, Wire

@@ -11,11 +11,11 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind, KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
+from celery_sqs_heartbeat.leases.policy import CALL_KIND
 from celery_sqs_heartbeat.observe.measuring import (
     ENDS,
     CallCount,

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.lease import Goal
+from celery_sqs_heartbeat.leases.policy import is_lost
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived

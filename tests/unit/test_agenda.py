@@ -8,10 +8,10 @@ import weakref
 
 import pytest
 
-from celery_sqs_heartbeat.leases.actions import entry_for
 from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE, Agenda
 from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.policy import entry_for
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 #: Beyond twice the leases that it has.

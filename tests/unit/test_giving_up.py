@@ -6,12 +6,11 @@ import math
 
 import pytest
 
-from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus, LeaseTerms
-from celery_sqs_heartbeat.leases.policy import call_patience
+from celery_sqs_heartbeat.leases.policy import call_patience, is_lost
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.unit.book_harness import BookHarness, summary
 

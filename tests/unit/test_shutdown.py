@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from kombu.asynchronous import Hub
 
-from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
+from celery_sqs_heartbeat.common.threads import SignalSafeLock
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
