@@ -1,8 +1,9 @@
-"""Reads the attributes of a received message, and orders those of a message group."""
+"""Reads a received message: its attributes, and its task. Orders those of a message group."""
 
 from __future__ import annotations
 
 import base64
+import json
 from bisect import insort
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from celery_sqs_heartbeat.leases.events import HANDED_ON, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.received_as import Receive
+
+#: A message as SQS returned it.
+Message = dict[str, Any]
 
 #: How the names of FIFO queues end (SQS API reference, CreateQueue, QueueName).
 FIFO_SUFFIX = ".fifo"
@@ -109,6 +113,31 @@ def is_sent_again(lease: Lease, message: Mapping[str, Any], cause: str) -> bool:
     is_new = lease.is_last_receive and lease.started_at is None
     can_be_sent = bool(message.get("Body")) and not is_fifo(lease.queue_url)
     return is_new and can_be_sent and cause in HANDED_ON
+
+
+def task_of(message: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the task's name and id; None for each that can't be read.
+
+    kombu's body is a JSON object, encoded with Base64 unless the producer has turned that off
+    (kombu/transport/SQS.py, `_put`). Celery's protocol 2, the default since 4.0, has both in its
+    headers.
+    """
+    try:
+        payload = json.loads(_decoded(message["Body"]))
+        # Without properties it is not kombu's, and kombu ignores its headers.
+        headers = payload["headers"] if "properties" in payload else {}
+        task, task_id = headers.get("task"), headers.get("id")
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None, None
+    return (
+        task if isinstance(task, str) else None,
+        task_id if isinstance(task_id, str) else None,
+    )
+
+
+def _decoded(body: str) -> str | bytes:
+    # A JSON object is no Base64.
+    return body if body[:1] == "{" else base64.b64decode(body)
 
 
 def _text_of(message: Mapping[str, Any], attribute: str) -> str | None:

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG
-from celery_sqs_heartbeat.receiving.answers import Message
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG, Message
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 

@@ -18,10 +18,15 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal
-from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, group_of, sequence_number_of
+from celery_sqs_heartbeat.leases.message import (
+    GROUP_STOPPED,
+    Message,
+    group_of,
+    sequence_number_of,
+    task_of,
+)
 from celery_sqs_heartbeat.leases.policy import is_confirmed
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.receiving.answers import Message, task_of
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 

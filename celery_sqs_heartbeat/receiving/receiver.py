@@ -16,9 +16,9 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import least_beside
+from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.observe.watched import PolledQueues
-from celery_sqs_heartbeat.receiving.answers import Message, log_unreadable, readable, received
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
@@ -229,11 +229,11 @@ class Receiver:
         finally:
             poll.is_over = True
         polled.answered(name)
-        return received(answer)
+        return _received(answer)
 
     def _take(self, poll: Poll, answered: Sequence[Any]) -> None:
         """Lease messages, on the thread of their poll, and have them handed over."""
-        queue, messages = poll.queue, readable(answered)
+        queue, messages = poll.queue, _readable(answered)
         if queue is not None and messages and not self.wants(queue.name):
             self._refuse(queue, messages, poll)
         elif queue is not None and messages:
@@ -243,7 +243,7 @@ class Receiver:
                 self.intake.look()
         # Not before the messages are leased or released: the log's lock may be held while a
         # shutdown waits for this thread.
-        log_unreadable(poll.source.name, len(answered) - len(messages), len(answered))
+        _log_unreadable(poll.source.name, len(answered) - len(messages), len(answered))
 
     def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], poll: Poll) -> None:
         self.intake.refuse(queue, messages, sent_at=poll.sent_at)
@@ -264,3 +264,34 @@ def ends_at(polls: Iterable[Poll], queue_url: str) -> float:
         ),
         default=0.0,
     )
+
+
+def _received(answer: Any) -> list[Any]:
+    """Return the messages of an answer, of whatever shape it is."""
+    messages = answer.get("Messages") if isinstance(answer, dict) else None
+    return messages if isinstance(messages, list) else []
+
+
+def _readable(messages: Sequence[Any]) -> list[Message]:
+    """Return the messages that can be leased: those with both ids."""
+    return [
+        message
+        for message in messages
+        if isinstance(message, dict)
+        and all(
+            isinstance(each := message.get(name), str) and each
+            for name in ("MessageId", "ReceiptHandle")
+        )
+    ]
+
+
+def _log_unreadable(queue: str, count: int, received: int) -> None:
+    """Log how many of the received messages are not readable, if there are any."""
+    if count:
+        logger.error(
+            "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
+            "handle: the worker ignores them, and they stay in the queue",
+            count,
+            received,
+            queue,
+        )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.link.serving import LinkedLeases
-from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source

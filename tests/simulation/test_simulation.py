@@ -14,12 +14,12 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import lease_engine
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.leases.received_as import StaleCalls
 from celery_sqs_heartbeat.link import child
 from celery_sqs_heartbeat.link.deliveries import Credit
 from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.leases.service import SQS
-from celery_sqs_heartbeat.receiving.answers import Message
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue

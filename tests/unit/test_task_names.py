@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from celery_sqs_heartbeat.receiving.answers import task_of
+from celery_sqs_heartbeat.leases.message import task_of
 
 
 def encoded(text: str) -> str:
