@@ -53,7 +53,7 @@ class NoKeeper(SqsHeartbeatError):
     """No process becomes the worker's keeper."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class _Life:
     """One process of the keeper, from its start to its end."""
 
