@@ -191,7 +191,7 @@ class AtOnceMachine(RuleBasedStateMachine):
             self.linked.clock.advance(61.0)
             self.both_know_the_same()
         assert len(self.linked.worker) == self.linked.worker.ending == 0
-        assert not list(self.linked.holdings._by_number.values())
+        assert not list(self.linked.holdings._by_name.values())
 
 
 def asks(call: Call) -> tuple[object, ...]:

@@ -136,7 +136,7 @@ def test_after_a_keepers_death_the_first_of_those_that_waited_is_released_last(
     *others, first = group.released()
     assert (sorted(others), first) == (["m3-1", "m4-1"], "m2-1")
     group.deliver()
-    assert len(list(group.holdings._by_number.values())) == 0
+    assert len(list(group.holdings._by_name.values())) == 0
 
 
 def test_after_a_keepers_death_a_later_message_waits_for_the_one_that_runs(group: Group) -> None:

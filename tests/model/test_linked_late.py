@@ -220,7 +220,7 @@ class LateMachine(RuleBasedStateMachine):
         self.waiting.clear()
         self.linked.start()
         assert not self.coming, "what was handed over is lost"
-        for held in self.linked.holdings._by_number.values():
+        for held in self.linked.holdings._by_name.values():
             # What the dead keeper did not report, no one knows.
             self.latest[held.lease.key] = held.lease.receipt_handle
 
@@ -275,7 +275,7 @@ class LateMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_worker_knows_what_it_holds(self) -> None:
-        leases = {each.lease.key: each.lease for each in self.linked.holdings._by_number.values()}
+        leases = {each.lease.key: each.lease for each in self.linked.holdings._by_name.values()}
         assert self.held <= leases.keys()
         for key in self.held:
             lease = self.linked.worker.find(self.tags[key])
@@ -286,7 +286,7 @@ class LateMachine(RuleBasedStateMachine):
     def what_waits_for_its_end_is_counted(self) -> None:
         ending = [
             each
-            for each in self.linked.holdings._by_number.values()
+            for each in self.linked.holdings._by_name.values()
             if each.lease.goal is not Goal.HOLD
         ]
         assert self.linked.worker.ending == len(ending)
@@ -308,7 +308,7 @@ class LateMachine(RuleBasedStateMachine):
         for key, lease in kept.items():
             assert lease.receipt_handle == self.latest[key]
         if self.linked.is_quiet:
-            known = {each.lease.key for each in self.linked.holdings._by_number.values()}
+            known = {each.lease.key for each in self.linked.holdings._by_name.values()}
             assert known <= everything.keys()
 
     def teardown(self) -> None:
@@ -332,7 +332,7 @@ class LateMachine(RuleBasedStateMachine):
         self.linked.deliver()
         self.the_keeper_keeps_what_the_worker_holds()
         assert len(self.linked.worker) == self.linked.worker.ending == 0
-        assert not list(self.linked.holdings._by_number.values())
+        assert not list(self.linked.holdings._by_name.values())
         assert len(self.linked.elsewhere.keeper) == 0
         for number in range(PLACES):
             key = ("https://sqs/1/c", f"last-{number}")

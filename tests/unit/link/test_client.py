@@ -401,7 +401,7 @@ def test_a_message_left_to_expire_is_unknown_at_once(worker: Worker, keeper: Lin
     assert keeper.is_disowned("b-1")
     assert not keeper.let_expire("a-1")
     worker.deliver()
-    assert list(worker.holdings._by_number.values()) == []
+    assert list(worker.holdings._by_name.values()) == []
 
 
 def test_confirmations_are_read_from_the_table(worker: Worker, keeper: LinkedKeeper) -> None:

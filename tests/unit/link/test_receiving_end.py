@@ -55,12 +55,12 @@ def test_the_handles_of_messages_that_are_still_on_their_way_are_told(side: Side
     side.elsewhere.deliver()
     assert side.said() == [["kept", "a"], ["kept", "b"]]
     side.hear()
-    assert len(side.holdings._by_number.values()) == 2  # type: ignore[arg-type]
+    assert len(side.holdings._by_name.values()) == 2  # type: ignore[arg-type]
     while len(side.known()) < 2:
         side.worker.pull()
     # They are held as any other.
     assert side.known() == ["a", "b"]
-    assert len(side.holdings._by_number.values()) == 2  # type: ignore[arg-type]
+    assert len(side.holdings._by_name.values()) == 2  # type: ignore[arg-type]
 
 
 def test_what_was_on_its_way_when_a_keeper_died_is_released_by_the_next(side: Side) -> None:
