@@ -137,11 +137,6 @@ class ClientPool:
         self._addresses[queue_url] = address or queue_url
         self._uses[queue_url] = (config, threshold)
 
-    def hurry(self, queue_url: str, threshold: float) -> None:
-        """Shorten the timeouts of calls for a queue if `threshold` (seconds) requires it."""
-        config, known = self._uses[queue_url]
-        self._uses[queue_url] = (config, min(known, threshold))
-
     def address(self, queue_url: str) -> str:
         """Return the URL at which a queue is reached."""
         return self._addresses.get(queue_url, queue_url)

@@ -17,10 +17,10 @@ from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
-from celery_sqs_heartbeat.transport.terms import LeasedQueues, LeaseRules, QueueTerms
 
 
 class LeasedRequestProtocol(Protocol):
@@ -102,7 +102,7 @@ class Heartbeat:
     """One worker's keeper, and everything the transport needs to pass messages to it.
 
     Attributes:
-        clients: Learns how to reach each queue.
+        clients: The clients with which the worker reads the queues' attributes.
         leases: The most messages the worker holds at once; 0 for no limit.
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
@@ -130,16 +130,14 @@ class Heartbeat:
             it has nothing left to do for them at SQS. Their number is limited, because an ack or a
             reject never reaches a channel that was lost.
         once: Remembers what must be logged only once.
-        terms: The terms of the leases on each queue.
-        leased: The queues that are ready to be consumed from.
-        rules: The settings that apply to each lease.
+        leased: The queues that are ready to be consumed from, and the terms of their leases.
         orphaned: Gives up messages whose request disappeared without settling them.
     """
 
     keeper: LinkedKeeper
     settings: Settings
     queues: QueueDirectory
-    clients: ReachedQueues
+    clients: ClientPool
     leases: int = 0
     hub: Any = None
     has_processes: bool = False
@@ -162,21 +160,13 @@ class Heartbeat:
     received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
     settled: RecentKeys[str] = field(default_factory=RecentKeys)
     once: Once = field(default_factory=Once)
-    terms: QueueTerms = field(init=False)
     leased: LeasedQueues = field(init=False)
-    rules: LeaseRules = field(init=False)
     orphaned: OrphanedMessages = field(init=False)
 
     def __post_init__(self) -> None:
-        self.terms = QueueTerms(self.settings, self.queues, self.leases)
         self.leased = LeasedQueues(
-            settings=self.settings,
-            queues=self.queues,
-            clients=self.clients,
-            terms=self.terms,
-            has_limit=bool(self.leases),
+            self.settings, self.queues, self.clients, self.keeper, self.leases
         )
-        self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
         self.orphaned = OrphanedMessages(self.keeper)
         self.keeper.on_arrived = self._take
         self._channels = itertools.count(1)

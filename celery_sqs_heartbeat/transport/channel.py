@@ -102,11 +102,11 @@ class Channel(SQS.Channel):
         try:
             yield
         except (ClientError, UndefinedQueueException) as error:
-            if not self._heartbeat.terms.has_begun:
+            if not self._heartbeat.leased.has_begun:
                 self._heartbeat.refuse(UnusableQueues(what, str(error)))
             raise
         except ConfigurationError as error:
-            if not self._heartbeat.terms.has_begun:
+            if not self._heartbeat.leased.has_begun:
                 self._heartbeat.refuse(error)
             raise
 
@@ -155,7 +155,7 @@ class Channel(SQS.Channel):
         heartbeat, url_of = self._heartbeat, self._kombu.url
         broker = self._kombu.broker()
         try:
-            if not heartbeat.terms.has_begun:
+            if not heartbeat.leased.has_begun:
                 # All of them now, because the event loop polls the first one as soon as the worker
                 # consumes from it.
                 names = heartbeat.start_queues()

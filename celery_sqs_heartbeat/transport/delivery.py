@@ -217,7 +217,7 @@ class Deliverer:
         wait = seconds_until_eta(payload.get("headers") or {})
         if wait is None:
             return False
-        now, hold = self._keeper.now(), self._heartbeat.rules.hold_eta(arrived.lease)
+        now, hold = self._keeper.now(), self._heartbeat.leased.hold_eta(arrived.lease)
         if not self._far_etas.is_parked(arrived.lease, wait, hold=hold, now=now):
             return False
         self._keeper.release(arrived.handle, math.floor(wait), DUE_LATER)

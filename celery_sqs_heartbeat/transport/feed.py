@@ -241,7 +241,7 @@ class Feed:
         slots = self._kombu.free_slots()
         if slots is None:
             # It is infinite before the first queue is known.
-            slots = int(min(heartbeat.terms.most_leases(), sys.maxsize)) - len(self._keeper)
+            slots = int(min(heartbeat.leased.most_leases(), sys.maxsize)) - len(self._keeper)
         cut = 0
         if self._ends.is_known:
             soon = max(0, self._ends.count(clock.now()) - 1)

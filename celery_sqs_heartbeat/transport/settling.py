@@ -15,11 +15,16 @@ from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.leases.events import KEPT, UNDELIVERABLE
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
-from celery_sqs_heartbeat.settings.release_delay import Failure, QueueInfo, UnusableDelay, backoff
-from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.binding import Heartbeat, Once
+from celery_sqs_heartbeat.settings.release_delay import (
+    Failure,
+    QueueInfo,
+    UnusableDelay,
+    backoff,
+    choose_delay,
+    name_of,
+)
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
-from celery_sqs_heartbeat.transport.terms import LeaseRules
 
 logger = get_logger(__name__)
 
@@ -66,17 +71,8 @@ class Delays:
     kombu's backoff policy, the setting.
     """
 
-    def __init__(
-        self,
-        *,
-        rules: LeaseRules,
-        queues: QueueDirectory,
-        once: Once,
-        now: Callable[[], float] = clock.now,
-    ) -> None:
-        self._rules = rules
-        self._queues = queues
-        self._once = once
+    def __init__(self, heartbeat: Heartbeat, now: Callable[[], float] = clock.now) -> None:
+        self._heartbeat = heartbeat
         self._now = now
 
     def after(
@@ -122,7 +118,7 @@ class Delays:
 
     def _configured(self, lease: Lease, failure: Failure) -> float | None:
         try:
-            return self._rules.release_delay(lease, failure)
+            return choose_delay(self._heartbeat.leased.rules_of(lease).release_delay, failure)
         except (WorkerShutdown, WorkerTerminate):
             # A signal handler raised it while the function happened to run.
             raise
@@ -132,13 +128,16 @@ class Delays:
 
     def _log_failed(self, lease: Lease, failure: Failure, error: BaseException) -> None:
         is_raised = not isinstance(error, UnusableDelay)
+        function = name_of(self._heartbeat.leased.rules_of(lease).release_delay)
+        queue = failure.queue.name
         logger.error(
-            "sqs-heartbeat: the function %s, failed: %s; message %s of queue %s, task %s[%s], is "
-            "released with the default delay",
-            self._rules.release_delay_origin(lease),
+            "sqs-heartbeat: the function %s, set as %s, failed: %s; message %s of queue %s, task "
+            "%s[%s], is released with the default delay",
+            function,
+            self._heartbeat.settings.place_of("release_delay", queue, lease.task),
             f"{type(error).__name__}: {error}" if is_raised else error,
             lease.message_id,
-            failure.queue.name,
+            queue,
             lease.task,
             lease.task_id,
             # Only an error raised by the user's function needs a traceback.
@@ -147,7 +146,7 @@ class Delays:
 
     def _warn_without_dead_letters(self, queue: QueueInfo) -> None:
         lacks = queue.is_known and queue.max_receive_count is None
-        if lacks and self._once.first_time(f"no dead-letter queue {queue.url}"):
+        if lacks and self._heartbeat.once.first_time(f"no dead-letter queue {queue.url}"):
             logger.warning(
                 "sqs-heartbeat: queue %s has no dead-letter queue: a message whose task always "
                 "fails is received again indefinitely. Give the queue a redrive policy",
@@ -155,11 +154,11 @@ class Delays:
             )
 
     def _failure(self, lease: Lease, ended: TaskFailure) -> Failure:
-        attributes = self._queues.get(lease.queue_url)
+        attributes = self._heartbeat.queues.get(lease.queue_url)
         sent = lease.sent_time
         return Failure(
             queue=QueueInfo(
-                name=self._rules.queue_name(lease),
+                name=self._heartbeat.leased.names[lease.queue_url],
                 url=lease.queue_url,
                 visibility_timeout=lease.terms.visibility_timeout,
                 max_receive_count=attributes.max_receive_count,
@@ -192,7 +191,7 @@ class AckHandler:
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
-        self._delays = Delays(rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once)
+        self._delays = Delays(heartbeat)
 
     def ack(self, delivery_tag: str) -> bool:
         """Make the keeper delete the message, in a batch, until SQS confirms it."""

@@ -27,7 +27,6 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.options import try_session_function
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.children import note_worker
 from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
@@ -215,7 +214,7 @@ def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Hea
                 target=job, name="sqs-heartbeat-queues", daemon=True
             ).start(),
         ),
-        clients=ReachedQueues(clients, keeper),
+        clients=clients,
         leases=leases,
     )
 

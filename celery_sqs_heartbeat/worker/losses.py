@@ -57,8 +57,8 @@ class LostLeaseHandler:
             call_soon: Calls a function on the worker's event loop.
         """
         self._pool, self._call_soon = pool, call_soon
-        self._heartbeat.terms.can_stop_tasks = _stops_tasks(pool)
-        if self._heartbeat.settings.may_terminate() and not self._heartbeat.terms.can_stop_tasks:
+        self._heartbeat.leased.can_stop_tasks = _stops_tasks(pool)
+        if self._heartbeat.settings.may_terminate() and not self._heartbeat.leased.can_stop_tasks:
             logger.warning(
                 "sqs-heartbeat: pool %s can't stop running tasks: "
                 "sqs_heartbeat_on_lost='terminate' affects only tasks that have not started",
@@ -96,7 +96,7 @@ class LostLeaseHandler:
 
     def _terminate(self, event: Event) -> None:
         request = self._request(event)
-        if request is not None and self._heartbeat.terms.can_stop_tasks:
+        if request is not None and self._heartbeat.leased.can_stop_tasks:
             request.stop_lost_task(self._pool)
 
 

@@ -112,7 +112,7 @@ class StartingRequest(Request):
             lease.is_in_order
             and bool(self.task.acks_late)
             and not (lease.task or "").startswith(_CELERYS_OWN)
-            and heartbeat.rules.releases_retries(lease)
+            and heartbeat.leased.rules_of(lease).fifo_retry != "send"
         )
 
     @_guarded
@@ -231,7 +231,7 @@ class StartingRequest(Request):
         """Return what happens to its task when the lease is lost."""
         if self._heartbeat is None or self._lease is None:
             return "warn"
-        return self._heartbeat.rules.on_lost(self._lease)
+        return self._heartbeat.leased.rules_of(self._lease).on_lost or "warn"
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""

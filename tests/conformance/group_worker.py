@@ -22,7 +22,6 @@ from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.shutdown import end_polls, release_unstarted
 from tests.support.insides import slots_taken
@@ -176,7 +175,7 @@ class Worker:
             keeper=self.joined.worker,
             settings=settings,
             queues=QueueDirectory(read, lambda job: job(), clock),
-            clients=ReachedQueues(self.joined.clients, self.joined.worker),
+            clients=self.joined.clients,
             leases=prefetch,
         )
         bind(self.heartbeat)

@@ -21,7 +21,6 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from tests.support.insides import slots_taken
 from tests.support.joined import Joined
 from tests.support.waiting import PATIENCE, wait_until
@@ -66,7 +65,7 @@ class FakeDesk:
             keeper=self._joined.worker,
             settings=Settings(),
             queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
-            clients=ReachedQueues(self._joined.clients, self._joined.worker),
+            clients=self._joined.clients,
         )
         bind(self.heartbeat)
         self.connection = Connection(

@@ -28,7 +28,6 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.support.answers import Answer, Body
 from tests.support.faults import Effect, Forward, deny, fail, first, forward_after, never_answer
@@ -63,7 +62,7 @@ class ChannelHarness:
             keeper=joined.worker,
             settings=read,
             queues=QueueDirectory(attributes_of, lambda job: job()),
-            clients=ReachedQueues(joined.clients, joined.worker),
+            clients=joined.clients,
         )
         bind(self.heartbeat)
         self.connection = Connection(
@@ -472,7 +471,7 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_a
     desk.proxy.rule("ReceiveMessage", forward_after(has_changed))
     desk.publish("a")
     with monkeypatch.context() as before:
-        before.setattr(desk.heartbeat.terms, "asked", lambda queue, url: 90)
+        before.setattr(desk.heartbeat.leased, "asked", lambda queue, url: 90)
         poll = desk.open_poll(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
     desk.look()
     has_changed.set()
@@ -672,7 +671,7 @@ def test_a_worker_without_a_prefetch_limit_receives_no_more_than_it_can_keep_ext
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # One call every twenty seconds extends ten messages.
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.terms.CALLS_PER_SECOND", 1 / 20)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.leased_queues.CALLS_PER_SECOND", 1 / 20)
     desk.publish(*(f"m{number}" for number in range(25)))
     taken: list[Any] = []
     desk.consume(taken.append)

@@ -14,7 +14,6 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.losses import report_unleased
 from tests.support.joined import Joined
 from tests.support.proxy import FaultProxy
@@ -30,7 +29,7 @@ def heartbeat(proxy: FaultProxy) -> Iterator[Heartbeat]:
         keeper=joined.worker,
         settings=read_settings({}.get),
         queues=QueueDirectory(BotoSqs(joined.clients).queue_attributes, lambda job: job()),
-        clients=ReachedQueues(joined.clients, joined.worker),
+        clients=joined.clients,
     )
     config = BrokerConfig(
         endpoint_url=proxy.url, region="us-east-1", use_ssl=False, access_key="a", secret_key="b"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.terms import QueueTerms
+from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
@@ -43,7 +44,7 @@ class Attributes:
         if self.changes:
             self._plan()
 
-    def known_to(self, worker: SimulatedWorker) -> QueueTerms:
+    def known_to(self, worker: SimulatedWorker) -> LeasedQueues:
         """Return the terms that a new process of a worker uses.
 
         The process reads the attributes at least once, unless the server stalls when the process
@@ -58,7 +59,7 @@ class Attributes:
             lambda job: clock.at(clock() + READ_SECONDS, job),
             worker.now,
         )
-        known = QueueTerms(Settings(rules=rules), queues)
+        known = LeasedQueues(Settings(rules=rules), queues, Mock(), Mock())
         # Otherwise not admitted: the settings may not fit now, and leases must be kept anyway.
         if self._world.starting.is_met:
             for queue in self._world.queues:

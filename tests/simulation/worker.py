@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.policy import is_lost
 from celery_sqs_heartbeat.link.client import LinkedKeeper
@@ -153,14 +154,17 @@ class SimulatedWorker:
         """Describe a queue as the worker knows it now."""
         terms = self.terms
         timeout = terms.asked(url, url)
+        of_queue = terms.of(url, timeout)
         return ConsumedQueue(
             name=url,
             url=url,
             lease_url=url,
-            terms=terms.of(url, timeout),
+            terms=of_queue,
             timeout=timeout,
             max_receive_count=self.world.profile.max_receive_count,
-            wait=terms.longest_wait(url, timeout, LONGEST_POLL),
+            wait=policy.longest_wait(
+                LONGEST_POLL, visibility_timeout=timeout or 0, threshold=of_queue.threshold
+            ),
         )
 
     def take(self, arrived: Arrived | HandedOver) -> None:

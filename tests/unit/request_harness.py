@@ -69,7 +69,9 @@ class RequestHarness:
         self.keeper = self._linked.worker
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.orphaned = OrphanedMessages(self.keeper)
-        self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
+        self.leased = SimpleNamespace(
+            rules_of=lambda lease: SimpleNamespace(on_lost=self.on_lost_setting)
+        )
         self.settled: RecentKeys[str] = RecentKeys()
         self.note_run = bool
 

@@ -6,6 +6,7 @@ import logging
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,7 @@ from celery_sqs_heartbeat.leases.policy import receives_until
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.transport.binding import Once
 from celery_sqs_heartbeat.transport.delivery import EtaParking, seconds_until_eta
-from celery_sqs_heartbeat.transport.terms import LeaseRules
+from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from tests.support.leases import lease_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=timezone.utc)
@@ -195,4 +196,6 @@ def test_the_most_specific_setting_decides_how_long_a_message_is_held(
     read = read_settings(conf.get, tasks=conf.pop("sqs_heartbeat_tasks", {}))
     held = lease()
     held.task = task
-    assert LeaseRules(settings=read, names={"https://q": "q"}).hold_eta(held) == hold
+    leased = LeasedQueues(read, Mock(), Mock(), Mock())
+    leased.names["https://q"] = "q"
+    assert leased.hold_eta(held) == hold

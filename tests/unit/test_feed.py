@@ -25,7 +25,7 @@ from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
 from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, QueueDirectory
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.transport.feed import Feed
-from celery_sqs_heartbeat.transport.terms import LeasedQueues, QueueTerms
+from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from tests.support.joined import Joined
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -66,6 +66,7 @@ class Scene:
     Attributes:
         slots: How many prefetch slots are free.
         attributes: What the attributes of its queues are.
+        read: Reads them.
         now: The time, in seconds, for the age of the attributes that are known.
         queues: Those with a consumer.
         asked: How many messages each receive asks for.
@@ -77,6 +78,7 @@ class Scene:
         self.queue, self.slots, self.now = queue, 10, 0.0
         self.queues = [queue]
         self.attributes = QueueAttributes(visibility_timeout=30, is_known=True)
+        self.read: Callable[[str], QueueAttributes] = lambda url: self.attributes
         self.parameters: dict[str, Any] = {}
         self.asked: SimpleQueue[int] = SimpleQueue()
         self.on_receive: Callable[[], object] = bool
@@ -85,17 +87,13 @@ class Scene:
         values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
         settings = read_settings(values.get)
         queues = QueueDirectory(
-            lambda url: self.attributes, lambda job: job(), clock=lambda: self.now
+            lambda url: self.read(url), lambda job: job(), clock=lambda: self.now
         )
-        terms = QueueTerms(settings, queues)
         self.joined = Joined(
             most_waiting=waiting_room - 1, concurrency=1, poll_clients=self._client
         )
         heartbeat = heartbeat_of(
-            leased=LeasedQueues(
-                settings=settings, queues=queues, clients=Mock(), terms=terms, has_limit=True
-            ),
-            terms=terms,
+            leased=LeasedQueues(settings, queues, Mock(), Mock()),
             keeper=self.joined.worker,
         )
         kombu = kombu_of(
@@ -247,12 +245,12 @@ def test_a_queue_that_is_cancelled_during_a_look_is_not_polled_again(
     scene.feed.consume()
     cancelled = "other" if is_other else scene.queue
 
-    def cancel(url: str) -> str:
+    def cancel(url: str) -> QueueAttributes:
         scene.queues[:] = [each for each in scene.queues if each != cancelled]
         scene.feed.cancel(cancelled)
-        return url
+        return scene.attributes
 
-    scene.heartbeat.leased.lease_url = cancel
+    scene.read, scene.now = cancel, REFRESH_SECONDS + 1
     scene.slots = 10
     scene.feed.look()
     assert [poll.source.name for poll in scene.polls] == scene.queues
@@ -359,8 +357,7 @@ class Delivery:
         self.deliverer, self.wake = Mock(), Mock()
         self.heartbeat = heartbeat_of(
             keeper=self.keeper,
-            leased=Mock(),
-            terms=SimpleNamespace(most_leases=lambda: 8_000.0),
+            leased=Mock(most_leases=lambda: 8_000.0),
         )
         kombu = kombu_of(
             queues=lambda: [STANDARD],

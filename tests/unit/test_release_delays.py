@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from celery.exceptions import WorkerShutdown, WorkerTerminate
@@ -16,9 +17,8 @@ from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import settling
-from celery_sqs_heartbeat.transport.binding import Once
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.settling import UNKNOWN, Delays, TaskFailure
-from celery_sqs_heartbeat.transport.terms import LeaseRules
 from tests.support.leases import lease_of
 
 REDRIVE = QueueAttributes(30, max_receive_count=5)
@@ -51,12 +51,14 @@ def after_all(
     lease = lease_of("h")
     lease.receive_count, lease.sent_time = receive_count, time.time() - 60
     lease.task, lease.task_id = "work", "id"
-    found = Delays(
-        rules=LeaseRules(settings=settings, names={lease.queue_url: "q"}),
+    heartbeat = Heartbeat(
+        keeper=Mock(),
+        settings=settings,
         queues=QueueDirectory(lambda url: queue, lambda job: job()),
-        once=Once(),
-        now=lambda: lease.received_at + 1.5,
+        clients=Mock(),
     )
+    heartbeat.leased.names[lease.queue_url] = "q"
+    found = Delays(heartbeat, now=lambda: lease.received_at + 1.5)
     return found.after(lease, "h", ended=ended, backoff=backoff)
 
 

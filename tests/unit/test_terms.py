@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,13 +15,13 @@ from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, QueueDirectory
 from celery_sqs_heartbeat.testing import FakeClock
-from celery_sqs_heartbeat.transport.terms import QueueTerms
+from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 
 URL = "https://sqs/1/q"
 OTHER = "https://other/1/q"
 
 
-class Terms(QueueTerms):
+class Terms(LeasedQueues):
     """The terms of a worker whose queues change. `own` is None if their timeout is unknown."""
 
     def __init__(self, own: int | None, leases: int = 8, **settings: Any) -> None:
@@ -30,7 +31,7 @@ class Terms(QueueTerms):
         given = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
         tasks = given.pop("sqs_heartbeat_tasks", None)
         queues = QueueDirectory(self._read, self._jobs.append, self.clock)
-        super().__init__(read_settings(given.get, tasks=tasks), queues, leases)
+        super().__init__(read_settings(given.get, tasks=tasks), queues, Mock(), Mock(), leases)
 
     def _read(self, queue_url: str) -> QueueAttributes:
         if (own := self.own[queue_url]) is None:

@@ -29,7 +29,6 @@ from celery_sqs_heartbeat.transport.kombu_channel import (
     with_reported,
     with_timeouts,
 )
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 from tests.support.joined import Joined
 
 FOLDER = Path(transport.__file__).parent
@@ -77,7 +76,7 @@ def heartbeat() -> Iterator[Heartbeat]:
         keeper=joined.worker,
         settings=Settings(),
         queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
-        clients=ReachedQueues(joined.clients, joined.worker),
+        clients=joined.clients,
     )
     joined.close()
 

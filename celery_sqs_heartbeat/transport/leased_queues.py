@@ -12,13 +12,13 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.messages import reach
 from celery_sqs_heartbeat.settings import Rules, Settings
-from celery_sqs_heartbeat.settings.release_delay import Failure, choose_delay, name_of
 from celery_sqs_heartbeat.settings.rules import CALLS_PER_SECOND, DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
-from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue, QueueDirectory
-from celery_sqs_heartbeat.transport.reached_queues import ReachedQueues
 
 logger = logging.getLogger(__name__)
 
@@ -27,30 +27,108 @@ logger = logging.getLogger(__name__)
 LEAST_TIMEOUT = 1
 
 
-class QueueTerms:
-    """Computes the terms of leases from the settings and the queues' attributes.
+class LeasedQueues:
+    """Makes queues ready to be consumed from, and computes the terms of the leases on each.
 
-    A worker does not start with a queue that the settings do not fit. Once it has begun to receive,
-    it continues, even if a queue is added or a queue's timeout changes. It then keeps its leases by
-    terms that fit.
+    The terms follow from the settings and the queue's attributes. A worker does not start with a
+    queue that the settings do not fit. Once it has begun to receive, it continues, even if a queue
+    is added or a queue's timeout changes. It then keeps its leases by terms that fit.
 
     Args:
+        clients: The clients with which the worker reads the queues' attributes.
+        keeper: Learns how to reach each queue, too.
         leases: The most messages the worker holds at once; 0 for no limit.
 
     Attributes:
+        names: The names of the queues that are ready, by URL.
         can_stop_tasks: Whether the pool can stop a running task.
         has_begun: Whether the worker has begun to receive. From then on, it must not end because
             of its settings.
     """
 
-    def __init__(self, settings: Settings, queues: QueueDirectory, leases: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        queues: QueueDirectory,
+        clients: ClientPool,
+        keeper: LinkedKeeper,
+        leases: int = 0,
+    ) -> None:
+        self.names: dict[str, str] = {}
         self.can_stop_tasks = False
         self.has_begun = False
-        self._settings = settings
-        self._queues = queues
-        self._leases = leases
+        self._settings, self._queues, self._leases = settings, queues, leases
+        self._clients, self._keeper = clients, keeper
+        self._reached: dict[str, tuple[BrokerConfig, float, str]] = {}
         self._timeouts: dict[str, int] = {}
         self._terms: dict[tuple[str, str | None, int | None], LeaseTerms] = {}
+        self._has_warned = False
+        self._first_urls: dict[str, str] = {}
+        self._lease_urls: dict[str, str] = {}
+
+    def rules_of(self, lease: Lease) -> Rules:
+        """Return the settings that apply to a lease, by its queue and task."""
+        return self._settings.for_task(self.names[lease.queue_url], lease.task)
+
+    def hold_eta(self, lease: Lease) -> float:
+        """Return the longest wait for an ETA during which the message is held, in seconds."""
+        hold, terms = self.rules_of(lease).hold_eta, lease.terms
+        if hold is not None:
+            return hold
+        return policy.default_hold_eta(
+            visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
+        )
+
+    def check(self, urls: Mapping[str, str], config: BrokerConfig) -> None:
+        """Check the queues with which a worker starts. Blocks on SQS once per queue.
+
+        Args:
+            urls: The queues' URLs by name.
+
+        Raises:
+            ConfigurationError: The settings do not fit them. The error lists all faults.
+        """
+        faults = []
+        for queue, queue_url in urls.items():
+            self._reach(queue, queue_url, config)
+            faults += self.faults(queue, queue_url)
+        if faults:
+            raise ConfigurationError(faults)
+
+    def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
+        """Make a queue ready to be consumed from. Blocks on SQS once per queue.
+
+        Raises:
+            ConfigurationError: The settings do not fit the queue's visibility timeout, and the
+                worker has not received from any queue yet.
+        """
+        self.names[queue_url] = queue
+        rules = self._settings.for_queue(queue)
+        self._reach(queue, queue_url, config)
+        terms = self.admit(queue, queue_url)
+        attributes = self._queues.get(queue_url)
+        # After a failover to another broker URL, the queue has another URL. Its messages and our
+        # leases on them stay the same. The calls they still need go to the new URL.
+        lease_url = self._first_urls.setdefault(attributes.arn or queue_url, queue_url)
+        self._lease_urls[queue_url] = lease_url
+        self._use(config, lease_url, terms.threshold, queue_url)
+        logger.info(
+            "sqs-heartbeat: messages of queue %s are kept: visibility timeout %d s (%s), "
+            "extended when less than %s s are left, for %s s at most",
+            queue,
+            terms.visibility_timeout,
+            _origin(rules.visibility_timeout, attributes),
+            seconds(terms.threshold),
+            seconds(terms.max_lease),
+        )
+        if not self._leases and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "sqs-heartbeat: worker_prefetch_multiplier=0 sets no limit to the messages that "
+                "this worker receives, even while other workers are idle. It stops at %d messages, "
+                "as many as it can keep extended. Set worker_prefetch_multiplier to 1 to 4",
+                self.most_leases(),
+            )
 
     def faults(self, queue: str, queue_url: str) -> list[str]:
         """Return the faults of the settings for a queue that is new to the worker."""
@@ -108,11 +186,6 @@ class QueueTerms:
                 terms = replace(terms, extend_late=False)
             self._terms[key] = terms
         return terms
-
-    def longest_wait(self, queue: str, timeout: int | None, wait: int) -> int:
-        """Return how long a receive may wait, in seconds, if `wait` is requested."""
-        threshold = self.of(queue, timeout).threshold
-        return policy.longest_wait(wait, visibility_timeout=timeout or 0, threshold=threshold)
 
     def most_leases(self) -> float:
         """Return how many messages the worker can keep, of all its queues together.
@@ -181,156 +254,6 @@ class QueueTerms:
             seconds(terms.max_lease),
         )
 
-
-class LeaseRules:
-    """Looks up the settings of a lease's queue and task.
-
-    Args:
-        names: The names of the leased queues, by URL.
-    """
-
-    def __init__(self, *, settings: Settings, names: Mapping[str, str]) -> None:
-        self._settings = settings
-        self._names = names
-
-    def releases_retries(self, lease: Lease) -> bool:
-        """Return whether a retry of the lease's task is a release of its message."""
-        return lease.is_in_order and self._of_task(lease).fifo_retry != "send"
-
-    def on_lost(self, lease: Lease) -> str:
-        """Return what to do with a task whose lease was lost: warn, revoke or terminate."""
-        return self._of_task(lease).on_lost or "warn"
-
-    def queue_name(self, lease: Lease) -> str:
-        """Return Celery's name for the lease's queue."""
-        return self._names[lease.queue_url]
-
-    def hold_eta(self, lease: Lease) -> float:
-        """Return the longest wait for an ETA during which the message is held, in seconds."""
-        rules = self._of_task(lease)
-        if rules.hold_eta is not None:
-            return rules.hold_eta
-        terms = lease.terms
-        return policy.default_hold_eta(
-            visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
-        )
-
-    def release_delay(self, lease: Lease, failure: Failure) -> float | None:
-        """Return the configured release delay after the lease's task failed, in seconds.
-
-        None to keep the message hidden.
-
-        Raises:
-            Exception: The error that a configured function raised.
-        """
-        return choose_delay(self._of_task(lease).release_delay, failure)
-
-    def release_delay_origin(self, lease: Lease) -> str:
-        """Return which function is the lease's `release_delay`, and where that is set."""
-        place = self._settings.place_of("release_delay", self.queue_name(lease), lease.task)
-        return f"{name_of(self._of_task(lease).release_delay)}, set as {place}"
-
-    def _of_task(self, lease: Lease) -> Rules:
-        return self._settings.for_task(self.queue_name(lease), lease.task)
-
-
-class LeasedQueues:
-    """Makes queues ready to be consumed from, and knows the URL that their leases use.
-
-    Args:
-        has_limit: Whether the number of messages that the worker holds at once is limited.
-
-    Attributes:
-        names: The names of the queues that are ready, by URL.
-    """
-
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        queues: QueueDirectory,
-        clients: ReachedQueues,
-        terms: QueueTerms,
-        has_limit: bool,
-    ) -> None:
-        self.names: dict[str, str] = {}
-        self._settings, self._queues, self._terms = settings, queues, terms
-        self._clients = clients
-        self._has_limit = has_limit
-        self._has_warned = False
-        self._first_urls: dict[str, str] = {}
-        self._lease_urls: dict[str, str] = {}
-
-    def check(self, urls: Mapping[str, str], config: BrokerConfig) -> None:
-        """Check the queues with which a worker starts. Blocks on SQS once per queue.
-
-        Args:
-            urls: The queues' URLs by name.
-
-        Raises:
-            ConfigurationError: The settings do not fit them. The error lists all faults.
-        """
-        faults = []
-        for queue, queue_url in urls.items():
-            self._reach(queue, queue_url, config)
-            faults += self._terms.faults(queue, queue_url)
-        if faults:
-            raise ConfigurationError(faults)
-
-    def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
-        """Make a queue ready to be consumed from. Blocks on SQS once per queue.
-
-        Raises:
-            ConfigurationError: The settings do not fit the queue's visibility timeout, and the
-                worker has not received from any queue yet.
-        """
-        self.names[queue_url] = queue
-        rules = self._settings.for_queue(queue)
-        self._reach(queue, queue_url, config)
-        terms = self._terms.admit(queue, queue_url)
-        attributes = self._queues.get(queue_url)
-        lease_url = self._first_urls.setdefault(attributes.arn or queue_url, queue_url)
-        self._lease_urls[queue_url] = lease_url
-        self._clients.use(config, lease_url, terms.threshold, address=queue_url)
-        logger.info(
-            "sqs-heartbeat: messages of queue %s are kept: visibility timeout %d s (%s), "
-            "extended when less than %s s are left, for %s s at most",
-            queue,
-            terms.visibility_timeout,
-            _origin(rules.visibility_timeout, attributes),
-            seconds(terms.threshold),
-            seconds(terms.max_lease),
-        )
-        if not self._has_limit and not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "sqs-heartbeat: worker_prefetch_multiplier=0 sets no limit to the messages that "
-                "this worker receives, even while other workers are idle. It stops at %d messages, "
-                "as many as it can keep extended. Set worker_prefetch_multiplier to 1 to 4",
-                self._terms.most_leases(),
-            )
-
-    def lease_url(self, queue_url: str) -> str:
-        """Return the URL that identifies a queue in our leases: the first one it had.
-
-        After a failover to another broker URL, the queue has another URL. Its messages and our
-        leases on them stay the same. The calls they still need go to the new URL.
-        """
-        return self._lease_urls.get(queue_url, queue_url)
-
-    def asked_timeout(self, queue: str, queue_url: str) -> int | None:
-        """Return the visibility timeout to send with a receive; see `QueueTerms.asked`.
-
-        If the queue's own timeout has changed, the timeouts of calls are shortened to fit it.
-        """
-        self._terms.has_begun = True
-        has_changed = self._terms.follow(queue, queue_url)
-        timeout = self._terms.asked(queue, queue_url)
-        if has_changed:
-            threshold = self._terms.of(queue, timeout).threshold
-            self._clients.hurry(self.lease_url(queue_url), threshold)
-        return timeout
-
     def consumed(
         self,
         queue: str,
@@ -349,22 +272,29 @@ class LeasedQueues:
             system_attributes: Which of SQS's attributes to request with each message.
             sender_attributes: Which of the sender's.
         """
-        timeout = self.asked_timeout(queue, queue_url)
-        lease_url = self.lease_url(queue_url)
+        self.has_begun = True
+        has_changed = self.follow(queue, queue_url)
+        timeout = self.asked(queue, queue_url)
+        terms = self.of(queue, timeout)
+        lease_url = self._lease_urls.get(queue_url, queue_url)
+        if has_changed:
+            # The timeouts of calls are shortened to fit it.
+            config, threshold, address = self._reached[lease_url]
+            self._use(config, lease_url, min(threshold, terms.threshold), address)
         keeps_order = self._settings.keeps_order(queue)
         batch = self._settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
         return ConsumedQueue(
             name=queue,
             url=queue_url,
             lease_url=lease_url,
-            terms=self._terms.of(queue, timeout),
-            task_terms={
-                task: self._terms.of(queue, timeout, task) for task in self._settings.tasks
-            },
+            terms=terms,
+            task_terms={task: self.of(queue, timeout, task) for task in self._settings.tasks},
             timeout=timeout,
             max_receive_count=self._queues.get(lease_url).max_receive_count,
             batch=batch if keeps_order else SQS.most_received,
-            wait=self._terms.longest_wait(queue, timeout, wait),
+            wait=policy.longest_wait(
+                wait, visibility_timeout=timeout or 0, threshold=terms.threshold
+            ),
             pause=pause,
             system_attributes=system_attributes,
             sender_attributes=sender_attributes,
@@ -372,7 +302,15 @@ class LeasedQueues:
 
     def _reach(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         threshold = self._settings.for_queue(queue).terms(DEFAULT_VISIBILITY_TIMEOUT).threshold
-        self._clients.use(config, queue_url, threshold)
+        self._use(config, queue_url, threshold, queue_url)
+
+    def _use(self, config: BrokerConfig, queue_url: str, threshold: float, address: str) -> None:
+        """Have the worker and its keeper reach a queue with timeouts that fit `threshold`."""
+        self._clients.use(config, queue_url, threshold, address=address)
+        known = (config, threshold, address)
+        if self._reached.get(queue_url) != known:
+            self._reached[queue_url] = known
+            self._keeper.order(*reach(config, queue_url, threshold, address))
 
 
 def _origin(set_timeout: int | None, attributes: QueueAttributes) -> str:
