@@ -22,9 +22,9 @@ from celery_sqs_heartbeat.leases.policy import (
 )
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.binding import Heartbeat, Once
-from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
-from celery_sqs_heartbeat.transport.settling import AckHandler
+from celery_sqs_heartbeat.transport.binding import Once
+from celery_sqs_heartbeat.transport.kombu_channel import Payload
+from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
 logger = get_logger(__name__)
 
@@ -156,10 +156,10 @@ def _end(lease: Lease) -> float:
 class Deliverer:
     """Delivers the messages that the keeper hands over."""
 
-    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, acks: AckHandler) -> None:
-        self._kombu = kombu
-        self._heartbeat, self._keeper = heartbeat, heartbeat.keeper
-        self._acks = acks
+    def __init__(self, channel: SettlingChannel) -> None:
+        self._channel = channel
+        self._heartbeat = heartbeat = channel.heartbeat
+        self._keeper = heartbeat.keeper
         self._far_etas = EtaParking(queues=heartbeat.queues, once=heartbeat.once)
 
     def deliver(self, messages: Iterable[HandedOver]) -> None:
@@ -173,17 +173,17 @@ class Deliverer:
                 undelivered messages are released.
         """
         heartbeat = self._heartbeat
-        lost_errors = self._kombu.lost_errors
+        lost_errors = self._channel.lost_errors
         waiting = deque(messages)
         try:
-            while waiting and not (heartbeat.is_ending or self._kombu.is_closed):
+            while waiting and not (heartbeat.is_ending or self._channel.closed):
                 arrived = waiting.popleft()
                 try:
                     self._deliver(arrived)
                 except Exception as error:
                     # A stock worker would exit here, or continue without ever polling again.
                     _log_undeliverable(arrived)
-                    self._acks.give_up(arrived.handle, error)
+                    self._channel.give_up(arrived.handle, error)
                     if isinstance(error, lost_errors):
                         raise
                 finally:
@@ -198,13 +198,13 @@ class Deliverer:
         self._heartbeat.arriving.difference_update(each.handle for each in messages)
 
     def _deliver(self, arrived: HandedOver) -> None:
-        consumer = self._kombu.consumer(arrived.queue)
+        consumer = self._channel.consumer(arrived.queue)
         lease = arrived.lease
         self._heartbeat.received.add(arrived.handle)
         if consumer is None:
             self.release([arrived])
         elif self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD:
-            payload = self._kombu.decode(arrived.message, arrived.queue)
+            payload = self._channel.decode(arrived.message, arrived.queue)
             if not self._is_put_off(arrived, payload):
                 consumer(payload)
 

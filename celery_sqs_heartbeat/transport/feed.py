@@ -16,9 +16,8 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delivery import Deliverer
-from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
 #: Bytes read at once: each is one call of `set`.
 _CHUNK = 4_096
@@ -95,15 +94,11 @@ class Feed:
     """
 
     def __init__(
-        self,
-        *,
-        kombu: KombuChannel,
-        heartbeat: Heartbeat,
-        deliverer: Deliverer,
-        wake: Callable[[], object],
+        self, channel: SettlingChannel, deliverer: Deliverer, wake: Callable[[], object]
     ) -> None:
-        self._kombu = kombu
-        self._heartbeat, self._keeper = heartbeat, heartbeat.keeper
+        self._channel = channel
+        self._heartbeat = heartbeat = channel.heartbeat
+        self._keeper = heartbeat.keeper
         self._deliverer = deliverer
         self._wake = wake
         self._number = heartbeat.new_channel()
@@ -115,19 +110,15 @@ class Feed:
     @property
     def is_consuming(self) -> bool:
         """Whether its channel consumes with leases."""
-        return any(map(self._kombu.is_leased, self._kombu.queues()))
+        return bool(self._channel.leased_queues())
 
     def consume(self) -> None:
         """Receive from the channel's queues from now on. Call this where the consumer runs."""
         self._heartbeat.note_turn()
-        new = [
-            queue
-            for queue in self._kombu.queues()
-            if queue not in self._urls and self._kombu.is_leased(queue)
-        ]
+        new = [queue for queue in self._channel.leased_queues() if queue not in self._urls]
         if new and not self._heartbeat.is_ending:
             # If a queue must be created, kombu does so here.
-            self._urls.update({queue: self._kombu.url(queue) for queue in new})
+            self._urls.update({queue: self._channel.queue_url(queue) for queue in new})
             self._keeper.consume(
                 self._number, [self._consumed(queue, self._urls[queue]) for queue in new]
             )
@@ -205,7 +196,7 @@ class Feed:
         Not more than an answer has, because the consumer's thread has other work: it sees signals
         and acks.
         """
-        slots = self._kombu.free_slots()
+        slots = self._channel.qos.can_consume_max_estimate()
         most = SQS.most_received if slots is None else min(SQS.most_received, slots)
         return int(min(most, self._free_in_pool)) if self._heartbeat.is_green else most
 
@@ -225,8 +216,8 @@ class Feed:
             self._deliverer.release([each])
 
     def _has_consumer(self, queue: str) -> bool:
-        is_over = self._heartbeat.is_ending or self._kombu.is_closed
-        return not is_over and self._kombu.consumer(queue) is not None
+        is_over = self._heartbeat.is_ending or self._channel.closed
+        return not is_over and self._channel.consumer(queue) is not None
 
     def _room(self) -> tuple[int, int]:
         """Return how many more messages the channel may get, and how many it may hold at once.
@@ -237,8 +228,8 @@ class Feed:
         """
         heartbeat = self._heartbeat
         # First: one that is delivered meanwhile counts twice, not never. The next turn corrects it.
-        arriving = sum(not self._kombu.takes_slot(tag) for tag in tuple(heartbeat.arriving))
-        slots = self._kombu.free_slots()
+        arriving = sum(not self._channel.takes_slot(tag) for tag in tuple(heartbeat.arriving))
+        slots = self._channel.qos.can_consume_max_estimate()
         if slots is None:
             # It is infinite before the first queue is known.
             slots = int(min(heartbeat.leased.most_leases(), sys.maxsize)) - len(self._keeper)
@@ -246,18 +237,18 @@ class Feed:
         if self._ends.is_known:
             soon = max(0, self._ends.count(clock.now()) - 1)
             cut = max(0, slots - int(min(slots, self._free_in_pool + soon)))
-        count = self._kombu.prefetch_count
+        count = int(self._channel.qos.prefetch_count or 0)
         return slots - cut - arriving, count and max(1, count - cut)
 
     def _consumed(self, queue: str, url: str) -> ConsumedQueue:
         """Describe a queue as the settings and its attributes are now."""
-        kombu = self._kombu
-        system, of_sender = kombu.wanted_attributes()
+        channel = self._channel
+        system, of_sender = channel.wanted_attributes()
         return self._heartbeat.leased.consumed(
             queue,
             url,
-            wait=kombu.wait_seconds,
-            pause=float(kombu.polling_interval or 0),
+            wait=channel.wait_time_seconds,
+            pause=float(channel.connection.polling_interval or 0),
             system_attributes=system,
             sender_attributes=of_sender,
         )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import kombu
+from kombu.transport import SQS
 
-from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.long_polls import ANSWER_SECONDS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 
@@ -34,46 +34,35 @@ _DELETES_REJECTED = kombu.VERSION >= (5, 7)
 Payload = dict[str, Any]
 
 
-class KombuChannel:
-    """Reads and calls a kombu channel, so that no other part of ours depends on its internals."""
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
+class KombuChannel(SQS.Channel):
+    """kombu's channel with our options, and with names of our own for its private side."""
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the channel was closed."""
-        return bool(self._channel.closed)
+    def transport_options(self) -> Any:
+        """The options of kombu's transport, with a timeout for every call."""
+        options = super().transport_options
+        wait = options.get("wait_time_seconds", self.default_wait_time_seconds)
+        return with_timeouts(options, wait=wait)
 
     @property
-    def wait_seconds(self) -> int:
-        """How long a poll waits for messages, in seconds."""
-        seconds: int = self._channel.wait_time_seconds
-        return seconds
+    def fetch_message_attributes(self) -> Any:
+        """The attributes to request with each message: the user's, and those that we report."""
+        return with_reported(super().fetch_message_attributes)
 
     @property
-    def polling_interval(self) -> float | None:
-        """The pause after an empty poll, in seconds."""
-        interval: float | None = self._channel.connection.polling_interval
-        return interval
+    def get_message_attributes(self) -> Any:
+        """The attributes to request with each message, by kind. kombu 5.5 does not ask for them.
+
+        All of the sender's are requested: a message that is sent again must have them.
+        """
+        wanted = getattr(super(), "get_message_attributes", {})
+        return {**wanted, "MessageAttributeNames": [".*"]}
 
     @property
     def lost_errors(self) -> tuple[type[BaseException], ...]:
         """The errors that a lost connection or channel raises; none if the channel is closed."""
-        connection = self._channel.connection
+        connection = self.connection
         return tuple(connection.connection_errors + connection.channel_errors) if connection else ()
-
-    def broker(self) -> BrokerConfig:
-        """Return how the channel reaches its queues."""
-        return BrokerConfig.of_channel(self._channel)
-
-    def queues(self) -> list[str]:
-        """Return the queues that are consumed from."""
-        return list(self._channel._active_queues)
-
-    def is_consumed(self, queue: str) -> bool:
-        """Return whether a queue is consumed from."""
-        return queue in self._channel._active_queues
 
     def is_leased(self, queue: str) -> bool:
         """Return whether the messages of a queue are leased.
@@ -81,65 +70,51 @@ class KombuChannel:
         They are not if they are deleted on receive. Nor are messages that a user gets one by
         one, because no one has to ack them.
         """
-        return self.is_consumed(queue) and queue not in self._channel._noack_queues
+        return queue in self._active_queues and queue not in self._noack_queues
+
+    def leased_queues(self) -> list[str]:
+        """Return the queues that are consumed from with leases."""
+        return list(filter(self.is_leased, list(self._active_queues)))
 
     def is_listed(self, queue: str) -> bool:
         """Return whether SQS listed a queue when the channel was made, or may have omitted it."""
-        listed = self._channel._queue_cache
-        names = {queue, self.name_at_sqs(queue)}
+        listed = self._queue_cache
+        names = {queue, self.canonical_queue_name(queue)}
         return len(listed) >= _MOST_LISTED or not listed.keys().isdisjoint(names)
 
-    def name_at_sqs(self, queue: str) -> str:
-        """Return a queue's name at SQS."""
-        return str(self._channel.canonical_queue_name(queue))
-
-    def url(self, queue: str) -> str:
+    def queue_url(self, queue: str) -> str:
         """Return a queue's URL. Create the queue if it does not exist."""
-        return str(self._channel._new_queue(queue))
+        return str(self._new_queue(queue))
 
     def consumer(self, queue: str) -> Callable[[Payload], object] | None:
         """Return the callback for a queue's messages; None if its consumer or channel is gone."""
-        connection = self._channel.connection
+        connection = self.connection
         return connection._callbacks.get(queue) if connection else None
 
     def decode(self, message: Any, queue: str) -> Payload:
         """Convert a message as SQS returned it to the form that consumers take."""
-        payload: Payload = self._channel._message_to_python(message, queue, self.url(queue))
+        payload: Payload = self._message_to_python(message, queue, self.queue_url(queue))
         return payload
 
     def wanted_attributes(self) -> tuple[Any, Any]:
         """Return which system attributes and which of the sender's to request with each message."""
-        wanted = self._channel.get_message_attributes
-        system = wanted.get("MessageSystemAttributeNames", self._channel.fetch_message_attributes)
+        wanted = self.get_message_attributes
+        system = wanted.get("MessageSystemAttributeNames", self.fetch_message_attributes)
         return system, wanted["MessageAttributeNames"]
-
-    def free_slots(self) -> int | None:
-        """Return how many prefetch slots are free; None without a limit."""
-        slots: int | None = self._channel.qos.can_consume_max_estimate()
-        return slots
-
-    @property
-    def prefetch_count(self) -> int:
-        """How many messages the worker may hold; 0 without a limit."""
-        return int(self._channel.qos.prefetch_count or 0)
 
     def takes_slot(self, delivery_tag: str) -> bool:
         """Return whether a message has a prefetch slot."""
-        return delivery_tag in self._channel.qos._delivered
-
-    def free_slot(self, delivery_tag: str) -> None:
-        """Free a message's prefetch slot."""
-        self._channel.qos.ack(delivery_tag)
+        return delivery_tag in self.qos._delivered
 
     def backoff_delay(self, delivery_tag: str, task: str | None, receives: int) -> float | None:
         """Return the delay of kombu's own backoff policy, in seconds; None if it has none."""
-        qos = self._channel.qos
+        qos = self.qos
         _, _, tasks, policy = qos._extract_backoff_policy_configuration_and_message(delivery_tag)
         return policy.get(receives) if policy and task in (tasks or ()) else None
 
     def deletes_rejected(self, delivery_tag: str) -> bool:
         """Return whether kombu deletes a rejected message, on a queue without dead letters."""
-        return _DELETES_REJECTED and not self._channel.qos.is_backoff_task(delivery_tag)
+        return _DELETES_REJECTED and not self.qos.is_backoff_task(delivery_tag)
 
 
 def with_timeouts(options: Mapping[str, Any], *, wait: float) -> Mapping[str, Any]:

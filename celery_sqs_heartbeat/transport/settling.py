@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from kombu.transport import SQS
@@ -182,48 +183,57 @@ def _said(delay: int | None, *, is_last: bool) -> str:
     return f"released its message for {delay} s" if delay else "released its message at once"
 
 
-class AckHandler:
-    """Decides how the lease of each of a channel's messages ends.
+class SettlingChannel(KombuChannel):
+    """Decides how the lease of each of its messages ends.
 
-    Methods that return a bool return False if kombu must settle the message itself.
+    Args:
+        connection: kombu's transport.
     """
 
-    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
-        self._kombu = kombu
-        self._heartbeat = heartbeat
+    def __init__(self, connection: Any, heartbeat: Heartbeat) -> None:
+        self.heartbeat = heartbeat
         self._delays = Delays(heartbeat)
+        super().__init__(connection)
 
-    def ack(self, delivery_tag: str) -> bool:
-        """Make the keeper delete the message, in a batch, until SQS confirms it."""
-        keeper = self._heartbeat.keeper
-        if self.forget_settled(delivery_tag):
-            return True
-        lease = keeper.find(delivery_tag)
-        if lease is None:
-            return False
-        keeper.done(delivery_tag)
-        return True
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Have the keeper delete the message until SQS confirms it, and free its slot."""
+        keeper = self.heartbeat.keeper
+        if not self._forget_settled(delivery_tag):
+            if keeper.find(delivery_tag) is None:
+                super().basic_ack(delivery_tag, multiple)
+                return
+            keeper.done(delivery_tag)
+        self.qos.ack(delivery_tag)
 
-    def forget_settled(self, delivery_tag: str) -> bool:
+    def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Settle a rejected message, unless its request has done so, and free its slot."""
+        self.reject(delivery_tag, requeue=requeue)
+        if self._forget_settled(delivery_tag):
+            self.qos.ack(delivery_tag)
+        else:
+            super().basic_reject(delivery_tag, requeue=requeue)
+
+    def _forget_settled(self, delivery_tag: str) -> bool:
         """Return whether the message was settled before its ack or reject arrived here.
 
         That is remembered until then, and forgotten by this call.
         """
-        if not self._heartbeat.is_settled(delivery_tag):
+        if not self.heartbeat.is_settled(delivery_tag):
             return False
-        self._heartbeat.settled.discard(delivery_tag)
+        self.heartbeat.settled.discard(delivery_tag)
         return True
 
     def reject(self, delivery_tag: str, *, requeue: bool, failure: TaskFailure = UNKNOWN) -> None:
         """Release a message that must run again. Settle any other as kombu does.
 
-        Can be called from any thread, and on a closed channel. Does not free the prefetch slot.
+        Can be called from any thread, and on a closed channel. `basic_reject` frees the prefetch
+        slot.
         """
-        heartbeat = self._heartbeat
+        heartbeat = self.heartbeat
         lease = heartbeat.keeper.find(delivery_tag)
         if lease is None or heartbeat.is_settled(delivery_tag):
             return
-        delay = self._kombu.backoff_delay(delivery_tag, lease.task, lease.receive_count)
+        delay = self.backoff_delay(delivery_tag, lease.task, lease.receive_count)
         if requeue:
             delay = self._delays.after(lease, delivery_tag, ended=failure, backoff=delay)
         elif delay is not None and lease.is_last_receive:
@@ -238,46 +248,46 @@ class AckHandler:
             heartbeat.keeper.let_expire(delivery_tag, KEPT)
         heartbeat.settled.add(delivery_tag)
 
+    def _kombu_would_delete(self, delivery_tag: str, lease: Lease) -> bool:
+        if not self.deletes_rejected(delivery_tag):
+            return False
+        attributes = self.heartbeat.queues.get(lease.queue_url)
+        return attributes.is_known and attributes.max_receive_count is None
+
     def give_up(self, delivery_tag: str, error: Exception) -> None:
         """Release a message that can't be delivered, like that of a failed task.
 
         If its task may have started, the message is left to its visibility timeout.
         """
-        lease = self._heartbeat.keeper.find(delivery_tag)
-        request = self._heartbeat.requests.get(lease.key) if lease is not None else None
+        lease = self.heartbeat.keeper.find(delivery_tag)
+        request = self.heartbeat.requests.get(lease.key) if lease is not None else None
         if request is not None:
             request.give_up(error)
         else:
             failure = TaskFailure(exception=type(error), is_undeliverable=True)
             self.reject(delivery_tag, requeue=True, failure=failure)
-            self.forget_settled(delivery_tag)
-        if self._kombu.takes_slot(delivery_tag):
+            self._forget_settled(delivery_tag)
+        if self.takes_slot(delivery_tag):
             # Otherwise it would keep its prefetch slot indefinitely.
-            self._kombu.free_slot(delivery_tag)
+            self.qos.ack(delivery_tag)
 
-    def restore(self, delivery_tag: str) -> bool:
+    def release(self, delivery_tag: str, *, cause: str) -> None:
+        """Make a message visible again, and free its slot."""
+        if self.heartbeat.keeper.release(delivery_tag, cause=cause):
+            self.qos.ack(delivery_tag)
+
+    def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
         """Release an unsettled message of a closed consumer, unless its task continues."""
-        heartbeat = self._heartbeat
+        heartbeat, delivery_tag = self.heartbeat, message.delivery_tag
         if heartbeat.is_settled(delivery_tag):
-            return True
+            return
         lease = heartbeat.keeper.find(delivery_tag)
         if lease is None:
-            return False
+            super()._restore(message, *args, **kwargs)
+            return
         request = heartbeat.requests.get(lease.key)
         if request is None or (not request.outlives_consumer() and request.withdraw()):
             self.release(delivery_tag, cause="consumer closed")
-        return True
-
-    def release(self, delivery_tag: str, *, cause: str) -> None:
-        """Make a message visible again."""
-        if self._heartbeat.keeper.release(delivery_tag, cause=cause):
-            self._kombu.free_slot(delivery_tag)
-
-    def _kombu_would_delete(self, delivery_tag: str, lease: Lease) -> bool:
-        if not self._kombu.deletes_rejected(delivery_tag):
-            return False
-        attributes = self._heartbeat.queues.get(lease.queue_url)
-        return attributes.is_known and attributes.max_receive_count is None
 
 
 class QoS(SQS.QoS):

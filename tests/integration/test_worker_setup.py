@@ -245,8 +245,8 @@ def test_a_queue_is_listed_by_its_name_at_sqs() -> None:
             transport=Transport,
             transport_options=options,
         ) as connection:
-            channel = connection.channel()
-            listed = KombuChannel(channel).is_listed
+            channel = KombuChannel(connection.transport)
+            listed = channel.is_listed
             assert [listed(name) for name in ("mail", "mial")] == [True, False]
             channel._queue_cache.update({f"q{number}": "" for number in range(1_000)})
             # SQS lists no more in one answer, so the queue may be missing from it.

@@ -47,14 +47,13 @@ def heartbeat_of(**parts: Any) -> Any:
     )
 
 
-def kombu_of(**parts: Any) -> Any:
+def channel_of(slots: Callable[[], int | None], **parts: Any) -> Any:
     return SimpleNamespace(
-        is_closed=False,
-        polling_interval=0,
-        wait_seconds=10,
-        prefetch_count=10,
-        is_leased=lambda queue: True,
-        url=lambda queue: f"https://sqs/1/{queue}",
+        closed=False,
+        connection=SimpleNamespace(polling_interval=0),
+        wait_time_seconds=10,
+        qos=SimpleNamespace(prefetch_count=10, can_consume_max_estimate=slots),
+        queue_url=lambda queue: f"https://sqs/1/{queue}",
         wanted_attributes=lambda: ([], []),
         **parts,
     )
@@ -96,13 +95,14 @@ class Scene:
             leased=LeasedQueues(settings, queues, Mock(), Mock()),
             keeper=self.joined.worker,
         )
-        kombu = kombu_of(
-            queues=lambda: self.queues,
+        channel = channel_of(
+            slots=lambda: self.slots,
+            heartbeat=heartbeat,
+            leased_queues=lambda: self.queues,
             consumer=lambda queue: bool if queue in self.queues else None,
-            free_slots=lambda: self.slots,
         )
         self.heartbeat = heartbeat
-        self.feed = Feed(kombu=kombu, heartbeat=heartbeat, deliverer=Mock(), wake=bool)
+        self.feed = Feed(channel, Mock(), bool)
 
     def _client(self, queue_url: str) -> Any:
         del queue_url
@@ -359,15 +359,14 @@ class Delivery:
             keeper=self.keeper,
             leased=Mock(most_leases=lambda: 8_000.0),
         )
-        kombu = kombu_of(
-            queues=lambda: [STANDARD],
+        channel = channel_of(
+            slots=lambda: self.slots,
+            heartbeat=self.heartbeat,
+            leased_queues=lambda: [STANDARD],
             consumer=lambda queue: bool if queue in self.consumers else None,
-            free_slots=lambda: self.slots,
             takes_slot=lambda tag: tag in self.taken,
         )
-        self.feed = Feed(
-            kombu=kombu, heartbeat=self.heartbeat, deliverer=self.deliverer, wake=self.wake
-        )
+        self.feed = Feed(channel, self.deliverer, self.wake)
         self.feed.consume()
 
     def take(self, *names: str) -> list[Any]:

@@ -17,7 +17,6 @@ import random
 
 import pytest
 
-from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from tests.conformance.conftest import NewBench
 from tests.conformance.group_bench import FIFO, GroupBench
 
@@ -90,7 +89,7 @@ def test_a_receive_asks_for_the_group_whatever_its_user_asks_for(
 ) -> None:
     """validateFifoOptions: there a container without it refuses to start."""
     bench = new_bench(options={"fetch_message_attributes": [wanted]})
-    system, _ = KombuChannel(bench.workers[0].channel).wanted_attributes()
+    system, _ = bench.workers[0].channel.wanted_attributes()
     assert {wanted, "MessageGroupId", "SequenceNumber"} <= set(system)
     bench.send("1", "2", takes=2)
     bench.run_until_empty()
