@@ -13,7 +13,7 @@ from celery.concurrency.prefork import TaskPool
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
-from celery_sqs_heartbeat.worker.worker_keeper import describe_worker
+from celery_sqs_heartbeat.worker.heartbeat import describe_worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 from celery_sqs_heartbeat.common import clock
@@ -21,48 +20,6 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
-
-
-class LeasedRequestProtocol(Protocol):
-    """A request whose message has a lease."""
-
-    def has_started(self) -> bool:
-        """Return whether the pool has reported that it runs the task."""
-
-    def outlives_consumer(self) -> bool:
-        """Return whether the pool runs the task, or will, although its consumer is closed."""
-
-    def has_job(self) -> bool:
-        """Return whether the pool has a job for the task."""
-
-    def is_due_for_the_last_time(self) -> bool:
-        """Return whether its message was received for the last time, and its task may start."""
-
-    def is_fifo(self) -> bool:
-        """Return whether its message is of a FIFO queue."""
-
-    def withdraw(self) -> bool:
-        """Prevent the task from starting. Return whether that was in time."""
-
-    def is_held(self) -> bool:
-        """Return whether its message is neither acked nor released yet."""
-
-    def on_lost(self) -> str:
-        """Return what to do with its task when the lease is lost."""
-
-    def stop_lost_task(self, pool: Any) -> None:
-        """Stop its task if it runs and the message is still not ours."""
-
-    def give_up(self, error: Exception) -> object:
-        """Release its message because the task can't be started, unless it may have started."""
-
-    def release(self, cause: str) -> None:
-        """Release the message."""
-
-
-#: The number of messages remembered between their receive and their requests: enough for several
-#: receives of ten messages from each queue of a worker.
-_RECEIVED = 1_024
 
 
 class Once:
@@ -81,51 +38,26 @@ class Once:
         return is_new
 
 
-class FeedProtocol(Protocol):
-    """The interface of a channel's feed that other parts use."""
-
-    def take(self, messages: list[HandedOver]) -> None:
-        """Take messages that were handed over for it."""
-
-    def fill(self) -> None:
-        """Receive what there is room for now."""
-
-    def look(self) -> None:
-        """Notice what has changed, and receive what there is room for."""
-
-    def stop(self) -> None:
-        """Receive no more."""
-
-
-@dataclass(kw_only=True, repr=False)
 class Heartbeat:
     """One worker's keeper, and everything the transport needs to pass messages to it.
 
-    Attributes:
+    Args:
         clients: The clients with which the worker reads the queues' attributes.
         leases: The most messages the worker holds at once; 0 for no limit.
+
+    Attributes:
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
+        is_green: Whether the pool has greenlets. A full one blocks the consumer.
+        is_ending: Whether the worker is shutting down: it releases messages and must not receive
+            more.
         feeds: Those of channels that are not closed, by number.
         turned_at: When the consumer's thread last took messages, or began to receive, in seconds of
             `clock.now`.
         arriving: The receipt handles of messages that were handed over and are not delivered yet.
-        pool_size: Returns how many messages of queues the pool runs at once; infinity if they are
-            no tasks.
-        is_green: Whether the pool has greenlets. A full one blocks the consumer.
         in_pool: The requests that were given to the pool, by their messages' receipt handles: until
             their slots are free, or with greenlets until their tasks have ended.
-        check_pool: Is called with the error of a task that could not be given to the pool, and ends
-            the worker if its pool takes no task at all.
-        start_queues: Returns the names of the queues with which the worker starts.
-        check_names: Warns about settings for unknown queues. Its argument is a function that
-            returns whether SQS has a queue of a name.
-        refuse: Ends the worker because it can't use its queues, or its settings do not fit them.
-            If it returns, as it does without a worker, the user of the channel gets the error.
-        is_ending: Whether the worker is shutting down: it releases messages and must not receive
-            more.
         requests: The requests made from leased messages, by their lease's key.
-        received: The receipt handles of messages that went through the keeper, with any result.
         settled: The messages that were settled at the keeper before their channel learned of it:
             it has nothing left to do for them at SQS. Their number is limited, because an ack or a
             reject never reaches a channel that was lost.
@@ -134,42 +66,54 @@ class Heartbeat:
         orphaned: Gives up messages whose request disappeared without settling them.
     """
 
-    keeper: LinkedKeeper
-    settings: Settings
-    queues: QueueDirectory
-    clients: ClientPool
-    leases: int = 0
-    hub: Any = None
-    has_processes: bool = False
-    feeds: dict[int, FeedProtocol] = field(default_factory=dict)
-    turned_at: float = 0.0
-    arriving: set[str] = field(default_factory=set, repr=False)
-    pool_size: Callable[[Iterable[str]], float] = lambda queues: math.inf
-    is_green: bool = False
-    in_pool: WeakValueDictionary[str, LeasedRequestProtocol] = field(
-        default_factory=WeakValueDictionary
-    )
-    check_pool: Callable[[Exception], object] = lambda error: None
-    start_queues: Callable[[], Iterable[str]] = tuple
-    check_names: Callable[[Callable[[str], bool]], object] = bool
-    refuse: Callable[[SqsHeartbeatError], object] = bool
-    is_ending: bool = False
-    requests: WeakValueDictionary[tuple[str, str], LeasedRequestProtocol] = field(
-        default_factory=WeakValueDictionary
-    )
-    received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
-    settled: RecentKeys[str] = field(default_factory=RecentKeys)
-    once: Once = field(default_factory=Once)
-    leased: LeasedQueues = field(init=False)
-    orphaned: OrphanedMessages = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.leased = LeasedQueues(
-            self.settings, self.queues, self.clients, self.keeper, self.leases
-        )
-        self.orphaned = OrphanedMessages(self.keeper)
-        self.keeper.on_arrived = self._take
+    def __init__(
+        self,
+        *,
+        keeper: LinkedKeeper,
+        settings: Settings,
+        queues: QueueDirectory,
+        clients: ClientPool,
+        leases: int = 0,
+    ) -> None:
+        self.keeper, self.settings, self.queues = keeper, settings, queues
+        self.hub: Any = None
+        self.has_processes = self.is_green = self.is_ending = False
+        # Feeds and requests know the heartbeat, so their types can't be named here.
+        self.feeds: dict[int, Any] = {}
+        self.turned_at = 0.0
+        self.arriving: set[str] = set()
+        self.in_pool: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self.requests: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
+        self.settled: RecentKeys[str] = RecentKeys()
+        self.once = Once()
+        self.leased = LeasedQueues(settings, queues, clients, keeper, leases)
+        self.orphaned = OrphanedMessages(keeper)
         self._channels = itertools.count(1)
+        keeper.on_arrived = self._take
+
+    def pool_size(self, queues: Iterable[str]) -> float:
+        """Return how many messages of queues the pool runs at once; infinity if they are no tasks.
+
+        This and the next methods are those of a worker. Without one, channels have no pool.
+        """
+        del queues
+        return math.inf
+
+    def start_queues(self) -> list[str]:
+        """Return the names of the queues with which the worker starts."""
+        return []
+
+    def check_names(self, is_listed: Callable[[str], bool]) -> None:
+        """Warn about settings for queues that are neither the worker's nor listed by SQS."""
+
+    def refuse(self, error: SqsHeartbeatError) -> None:
+        """End the worker because it can't use its queues, or its settings do not fit them.
+
+        If this returns, the user of the channel gets the error.
+        """
+
+    def check_pool(self, error: Exception) -> None:
+        """End the worker if its pool, which did not take a task, takes none at all."""
 
     def new_channel(self) -> int:
         """Return the number of a new channel."""

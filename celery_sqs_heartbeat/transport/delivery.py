@@ -200,7 +200,6 @@ class Deliverer:
     def _deliver(self, arrived: HandedOver) -> None:
         consumer = self._channel.consumer(arrived.queue)
         lease = arrived.lease
-        self._heartbeat.received.add(arrived.handle)
         if consumer is None:
             self.release([arrived])
         elif self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD:

@@ -9,7 +9,6 @@ that another consumer step takes, is left alone.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -21,9 +20,6 @@ from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 
 logger = get_logger(__name__)
-
-#: How often the thread checks, in seconds.
-LOOK_SECONDS = 1.0
 
 
 class Watch:
@@ -74,7 +70,6 @@ class OrphanedMessages:
         self._keeper = keeper
         self._watches: set[Watch] = set()
         self._gone: deque[Watch] = deque()
-        self._is_closed = threading.Event()
         self._forget: Callable[[Any], object] = lambda request: None
         self._may_run_on = False
 
@@ -87,8 +82,6 @@ class OrphanedMessages:
     def attach(self, *, forget: Callable[[Any], object], may_run_on: bool) -> None:
         """Learn how the worker's pool and Celery treat messages that are given up.
 
-        Must be called before `start`.
-
         Args:
             forget: Makes Celery forget a request whose message was given up.
             may_run_on: Whether a task may still run after the pool has forgotten its job. In a
@@ -99,25 +92,19 @@ class OrphanedMessages:
         """
         self._forget, self._may_run_on = forget, may_run_on
 
-    def start(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        """Check regularly, for as long as the worker lives.
+    def look_on(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
+        """Look where messages are settled, if any should be settled by now.
+
+        Call this regularly. A lost connection may lose the call.
 
         Args:
-            call_soon: Calls a function where messages are settled, on the worker's event loop.
-
-        Raises:
-            RuntimeError: The system allows no further thread.
+            call_soon: Calls a function on the worker's event loop.
         """
-        threading.Thread(
-            target=self._look_now_and_then,
-            args=(call_soon,),
-            name="sqs-heartbeat-unsettled",
-            daemon=True,
-        ).start()
+        if self._gone:
+            call_soon(self.look)
 
     def close(self) -> None:
-        """Stop checking, and release what is left: the pool and its tasks have ended."""
-        self._is_closed.set()
+        """Release what is left: the pool and its tasks have ended."""
         self._may_run_on = False
         self.look()
 
@@ -132,15 +119,6 @@ class OrphanedMessages:
                     self._give_up(watch)
                     if request is not None:
                         self._forget(request)
-
-    def _look_now_and_then(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        while not self._is_closed.wait(LOOK_SECONDS):
-            # Repeated each time, because a lost connection may lose the call.
-            if self._gone:
-                try:
-                    call_soon(self.look)
-                except Exception:
-                    logger.exception("sqs-heartbeat: the event loop could not be called")
 
     def _is_unsettled(self, watch: Watch) -> bool:
         lease = self._keeper.find(watch.tag)

@@ -1,7 +1,4 @@
-"""Handles expired, lost and capped leases: sends signals, applies `sqs_heartbeat_on_lost`.
-
-Also reports messages that Celery received without the keeper, which have no lease to lose.
-"""
+"""Handles expired, lost and capped leases: sends signals, applies `sqs_heartbeat_on_lost`."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from celery.concurrency.base import BasePool
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
-from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequestProtocol
-from celery_sqs_heartbeat.worker.versions import installed
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 logger = get_logger(__name__)
 
@@ -91,7 +88,7 @@ class LostLeaseHandler:
         if request is not None and request.on_lost() == "terminate" and self._call_soon:
             self._call_soon(self._terminate, event)
 
-    def _request(self, event: Event) -> LeasedRequestProtocol | None:
+    def _request(self, event: Event) -> LeasedRequest | None:
         return self._heartbeat.requests.get((event.queue_url, event.message_id))
 
     def _terminate(self, event: Event) -> None:
@@ -103,32 +100,6 @@ class LostLeaseHandler:
 def _stops_tasks(pool: Any) -> bool:
     terminate = getattr(pool.terminate_job, "__func__", None)
     return terminate is not BasePool.terminate_job
-
-
-def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
-    """Log a message of a leased queue that has no lease, once for each queue.
-
-    A message that the keeper once knew is not logged: its lease may have ended before its
-    request was made.
-    """
-    info = message.delivery_info or {}
-    if str(message.delivery_tag) in heartbeat.received:
-        return
-    queue = heartbeat.leased.names.get(str(info.get("sqs_queue")))
-    if queue is None or not heartbeat.once.first_time(f"no lease {queue}"):
-        return
-    logger.error(
-        "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu bypassed the "
-        "heartbeat when it delivered the message, and may do so with all messages of the queue. "
-        "A task that runs for longer than the visibility timeout then runs again. Installed: %s. "
-        "Install tested versions, or raise the queue's visibility timeout and start workers with "
-        "--no-heartbeat-sqs",
-        (info.get("sqs_message") or {}).get("MessageId"),
-        queue,
-        request.name,
-        request.id,
-        installed(),
-    )
 
 
 class JobThread:

@@ -31,7 +31,8 @@ from celery.worker import state
 
 from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequestProtocol
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     release(waiting, "not started")
 
 
-def waits_for_pool(request: LeasedRequestProtocol, pool: Any) -> bool:
+def waits_for_pool(request: LeasedRequest, pool: Any) -> bool:
     """Return whether a pool that is stopped now would not run the request's task."""
     if _cancels_waiting(pool):
         return not request.has_started()
@@ -98,7 +99,7 @@ def release_all(heartbeat: Heartbeat) -> None:
     release(list(heartbeat.requests.values()), "not finished")
 
 
-def release(requests: list[LeasedRequestProtocol], why: str) -> None:
+def release(requests: list[LeasedRequest], why: str) -> None:
     """Release the messages of these requests that are still held. `why` is for the log."""
     held = [request for request in requests if request.is_held()]
     if held:

@@ -28,8 +28,8 @@ from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.orphaned_messages import Watch
 from celery_sqs_heartbeat.transport.settling import TaskFailure
-from celery_sqs_heartbeat.worker.losses import report_unleased
 from celery_sqs_heartbeat.worker.retrying import mark_request
+from celery_sqs_heartbeat.worker.versions import installed
 
 if TYPE_CHECKING:
     from celery.worker.request import Request
@@ -280,6 +280,32 @@ class StartingRequest(Request):
         """End the worker if its pool, which did not take this task, takes no other either."""
         if self._heartbeat is not None and not self._heartbeat.is_ending:
             self._heartbeat.check_pool(error)
+
+
+def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
+    """Log a message of a leased queue that has no lease, once for each queue.
+
+    A message that the keeper has handed over is not logged: its lease may have ended before its
+    request was made.
+    """
+    info = message.delivery_info or {}
+    if str(message.delivery_tag) in heartbeat.arriving:
+        return
+    queue = heartbeat.leased.names.get(str(info.get("sqs_queue")))
+    if queue is None or not heartbeat.once.first_time(f"no lease {queue}"):
+        return
+    logger.error(
+        "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu bypassed the "
+        "heartbeat when it delivered the message, and may do so with all messages of the queue. "
+        "A task that runs for longer than the visibility timeout then runs again. Installed: %s. "
+        "Install tested versions, or raise the queue's visibility timeout and start workers with "
+        "--no-heartbeat-sqs",
+        (info.get("sqs_message") or {}).get("MessageId"),
+        queue,
+        request.name,
+        request.id,
+        installed(),
+    )
 
 
 def _check_contents(time_limits: Any, kwargs: Any) -> None:

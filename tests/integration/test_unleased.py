@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.worker.losses import report_unleased
+from celery_sqs_heartbeat.worker.starts import report_unleased
 from tests.support.joined import Joined
 from tests.support.proxy import FaultProxy
 
@@ -64,7 +64,7 @@ def test_an_unleased_message_is_logged_once_per_queue(
 def test_a_message_whose_lease_has_ended_by_then_is_not_logged(
     heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heartbeat.received.add("a")
+    heartbeat.arriving.add("a")
     report_unleased(heartbeat, message(proxy, "a"), REQUEST)
     assert reported(caplog) == []
 

@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-from celery_sqs_heartbeat.transport.orphaned_messages import LOOK_SECONDS
 from tests.simulation.apart import Apart
 from tests.simulation.polls import LONGEST_POLL
 from tests.simulation.profile import patience
@@ -25,6 +24,9 @@ from tests.simulation.within import Within
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+#: How often a worker looks for messages that nothing settles any more, in seconds.
+LOOK_SECONDS = 1.0
 
 
 class SimulatedWorker:
