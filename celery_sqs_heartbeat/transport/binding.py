@@ -22,22 +22,6 @@ from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 
 
-class Once:
-    """Remembers what has been logged, for lines that must be logged only once.
-
-    The subjects are few: they name queues, never anything a sender chooses.
-    """
-
-    def __init__(self) -> None:
-        self._subjects: set[str] = set()
-
-    def first_time(self, subject: str) -> bool:
-        """Return True once for each subject."""
-        is_new = subject not in self._subjects
-        self._subjects.add(subject)
-        return is_new
-
-
 class Heartbeat:
     """One worker's keeper, and everything the transport needs to pass messages to it.
 
@@ -61,7 +45,6 @@ class Heartbeat:
         settled: The messages that were settled at the keeper before their channel learned of it:
             it has nothing left to do for them at SQS. Their number is limited, because an ack or a
             reject never reaches a channel that was lost.
-        once: Remembers what must be logged only once.
         leased: The queues that are ready to be consumed from, and the terms of their leases.
         orphaned: Gives up messages whose request disappeared without settling them.
     """
@@ -85,7 +68,7 @@ class Heartbeat:
         self.in_pool: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.requests: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
         self.settled: RecentKeys[str] = RecentKeys()
-        self.once = Once()
+        self._logged: set[str] = set()
         self.leased = LeasedQueues(settings, queues, clients, keeper, leases)
         self.orphaned = OrphanedMessages(keeper)
         self._channels = itertools.count(1)
@@ -114,6 +97,15 @@ class Heartbeat:
 
     def check_pool(self, error: Exception) -> None:
         """End the worker if its pool, which did not take a task, takes none at all."""
+
+    def first_time(self, subject: str) -> bool:
+        """Return True once for each subject, for lines that must be logged only once.
+
+        The subjects are few: they name queues, never anything a sender chooses.
+        """
+        is_new = subject not in self._logged
+        self._logged.add(subject)
+        return is_new
 
     def new_channel(self) -> int:
         """Return the number of a new channel."""

@@ -21,8 +21,7 @@ from celery_sqs_heartbeat.leases.policy import (
     receives_until,
 )
 from celery_sqs_heartbeat.link.held_messages import HandedOver
-from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.binding import Once
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
@@ -50,16 +49,10 @@ def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -
 
 
 class EtaParking:
-    """Decides where messages wait, and logs its decisions for each queue.
+    """Decides where messages wait, and logs its decisions for each queue."""
 
-    Args:
-        queues: The attributes of the queues, above all their `maxReceiveCount`.
-        once: Remembers what has been logged.
-    """
-
-    def __init__(self, *, queues: QueueDirectory, once: Once) -> None:
-        self._queues = queues
-        self._once = once
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        self._heartbeat, self._queues = heartbeat, heartbeat.queues
 
     def is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
         """Return whether a message waits at SQS until its task is due.
@@ -110,7 +103,7 @@ class EtaParking:
         # Once per queue, not per task: senders choose task names, so their number has no limit.
         subject = f"too few receives {lease.queue_url}"
         is_short = most is not None and receives > most and is_fifo(lease.queue_url)
-        if is_short and self._once.first_time(subject):
+        if is_short and self._heartbeat.first_time(subject):
             logger.warning(
                 "sqs-heartbeat: task %s is due in %.0f s. Its message needs %d receives until "
                 "then, and queue %s allows %d (maxReceiveCount): SQS will move the message to the "
@@ -124,7 +117,7 @@ class EtaParking:
             )
 
     def _log_parked(self, lease: Lease, hold: float) -> None:
-        if self._once.first_time(f"parked {lease.queue_url} {hold}"):
+        if self._heartbeat.first_time(f"parked {lease.queue_url} {hold}"):
             logger.info(
                 "sqs-heartbeat: messages of %s wait at SQS until then if their tasks are due in "
                 "more than %s s (sqs_heartbeat_hold_eta)",
@@ -133,7 +126,7 @@ class EtaParking:
             )
 
     def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
-        if self._once.first_time(f"held {lease.queue_url}"):
+        if self._heartbeat.first_time(f"held {lease.queue_url}"):
             logger.info(
                 "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: this "
                 "is receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
@@ -160,7 +153,7 @@ class Deliverer:
         self._channel = channel
         self._heartbeat = heartbeat = channel.heartbeat
         self._keeper = heartbeat.keeper
-        self._far_etas = EtaParking(queues=heartbeat.queues, once=heartbeat.once)
+        self._far_etas = EtaParking(heartbeat)
 
     def deliver(self, messages: Iterable[HandedOver]) -> None:
         """Deliver messages. One that can't be delivered neither stops nor leaks the others.

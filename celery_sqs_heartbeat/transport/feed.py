@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.link.watching import wait_readable
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.transport.delivery import Deliverer
 from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
@@ -115,13 +114,13 @@ class Feed:
     def consume(self) -> None:
         """Receive from the channel's queues from now on. Call this where the consumer runs."""
         self._heartbeat.note_turn()
+        leased = self._heartbeat.leased
         new = [queue for queue in self._channel.leased_queues() if queue not in self._urls]
         if new and not self._heartbeat.is_ending:
             # If a queue must be created, kombu does so here.
             self._urls.update({queue: self._channel.queue_url(queue) for queue in new})
-            self._keeper.consume(
-                self._number, [self._consumed(queue, self._urls[queue]) for queue in new]
-            )
+            consumed = [leased.consumed(queue, self._urls[queue], self._channel) for queue in new]
+            self._keeper.consume(self._number, consumed)
             self.fill()
 
     def cancel(self, queue: str) -> None:
@@ -150,7 +149,8 @@ class Feed:
         if not self._heartbeat.is_ending:
             # The consumer's thread may cancel one meanwhile.
             for queue, url in tuple(self._urls.items()):
-                self._keeper.follow(self._number, self._consumed(queue, url))
+                consumed = self._heartbeat.leased.consumed(queue, url, self._channel)
+                self._keeper.follow(self._number, consumed)
             self.fill()
 
     def stop(self) -> None:
@@ -239,16 +239,3 @@ class Feed:
             cut = max(0, slots - int(min(slots, self._free_in_pool + soon)))
         count = int(self._channel.qos.prefetch_count or 0)
         return slots - cut - arriving, count and max(1, count - cut)
-
-    def _consumed(self, queue: str, url: str) -> ConsumedQueue:
-        """Describe a queue as the settings and its attributes are now."""
-        channel = self._channel
-        system, of_sender = channel.wanted_attributes()
-        return self._heartbeat.leased.consumed(
-            queue,
-            url,
-            wait=channel.wait_time_seconds,
-            pause=float(channel.connection.polling_interval or 0),
-            system_attributes=system,
-            sender_attributes=of_sender,
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from celery_sqs_heartbeat.common.escaping import seconds
@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.settings.rules import CALLS_PER_SECOND, DEFAULT_FIFO_B
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue, QueueDirectory
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 
 logger = logging.getLogger(__name__)
 
@@ -254,24 +255,8 @@ class LeasedQueues:
             seconds(terms.max_lease),
         )
 
-    def consumed(
-        self,
-        queue: str,
-        queue_url: str,
-        *,
-        wait: int,
-        pause: float,
-        system_attributes: Sequence[str],
-        sender_attributes: Sequence[str],
-    ) -> ConsumedQueue:
-        """Describe a queue as the settings and its attributes are now.
-
-        Args:
-            wait: How long a poll waits for messages, in seconds, if the terms allow it.
-            pause: The pause after an empty answer, in seconds.
-            system_attributes: Which of SQS's attributes to request with each message.
-            sender_attributes: Which of the sender's.
-        """
+    def consumed(self, queue: str, queue_url: str, channel: KombuChannel) -> ConsumedQueue:
+        """Describe a queue of a channel as the settings and its attributes are now."""
         self.has_begun = True
         has_changed = self.follow(queue, queue_url)
         timeout = self.asked(queue, queue_url)
@@ -281,6 +266,7 @@ class LeasedQueues:
             # The timeouts of calls are shortened to fit it.
             config, threshold, address = self._reached[lease_url]
             self._use(config, lease_url, min(threshold, terms.threshold), address)
+        system_attributes, sender_attributes = channel.wanted_attributes()
         keeps_order = self._settings.keeps_order(queue)
         batch = self._settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
         return ConsumedQueue(
@@ -293,9 +279,11 @@ class LeasedQueues:
             max_receive_count=self._queues.get(lease_url).max_receive_count,
             batch=batch if keeps_order else SQS.most_received,
             wait=policy.longest_wait(
-                wait, visibility_timeout=timeout or 0, threshold=terms.threshold
+                channel.wait_time_seconds,
+                visibility_timeout=timeout or 0,
+                threshold=terms.threshold,
             ),
-            pause=pause,
+            pause=float(channel.connection.polling_interval or 0),
             system_attributes=system_attributes,
             sender_attributes=sender_attributes,
         )

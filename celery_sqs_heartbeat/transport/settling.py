@@ -147,7 +147,7 @@ class Delays:
 
     def _warn_without_dead_letters(self, queue: QueueInfo) -> None:
         lacks = queue.is_known and queue.max_receive_count is None
-        if lacks and self._heartbeat.once.first_time(f"no dead-letter queue {queue.url}"):
+        if lacks and self._heartbeat.first_time(f"no dead-letter queue {queue.url}"):
             logger.warning(
                 "sqs-heartbeat: queue %s has no dead-letter queue: a message whose task always "
                 "fails is received again indefinitely. Give the queue a redrive policy",

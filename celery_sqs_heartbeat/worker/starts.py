@@ -292,7 +292,7 @@ def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
     if str(message.delivery_tag) in heartbeat.arriving:
         return
     queue = heartbeat.leased.names.get(str(info.get("sqs_queue")))
-    if queue is None or not heartbeat.once.first_time(f"no lease {queue}"):
+    if queue is None or not heartbeat.first_time(f"no lease {queue}"):
         return
     logger.error(
         "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu bypassed the "

@@ -12,8 +12,8 @@ import pytest
 
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import receives_until
-from celery_sqs_heartbeat.settings import read_settings
-from celery_sqs_heartbeat.transport.binding import Once
+from celery_sqs_heartbeat.settings import Settings, read_settings
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delivery import EtaParking, seconds_until_eta
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from tests.support.leases import lease_of
@@ -64,7 +64,8 @@ def parking(most: int | None = None, *, is_known: bool = True) -> EtaParking:
     """Return the parking rules for a queue that allows so many receives."""
     attributes: Any = SimpleNamespace(max_receive_count=most, is_known=is_known)
     queues: Any = SimpleNamespace(get=lambda url: attributes)
-    return EtaParking(queues=queues, once=Once())
+    heartbeat = Heartbeat(keeper=Mock(), settings=Settings(), queues=queues, clients=Mock())
+    return EtaParking(heartbeat)
 
 
 def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> Lease:

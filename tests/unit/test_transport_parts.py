@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.binding import Heartbeat, Once, bind
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.channel import Channel
 from celery_sqs_heartbeat.transport.kombu_channel import (
     CLIENT_SECONDS,
@@ -175,6 +175,10 @@ def test_every_call_has_a_timeout_longer_than_a_poll_and_every_poll_a_connection
     assert with_timeouts({}, wait=20)["client-config"]["read_timeout"] == 30.0
 
 
-def test_a_line_to_log_once_is_new_once_for_each_subject() -> None:
-    once = Once()
-    assert [once.first_time(each) for each in ("a", "b", "a", "a")] == [True, True, False, False]
+def test_a_line_to_log_once_is_new_once_for_each_subject(heartbeat: Heartbeat) -> None:
+    assert [heartbeat.first_time(each) for each in ("a", "b", "a", "a")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
