@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ from celery import Celery
 from celery.concurrency.base import BasePool
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.transport.binding import Heartbeat
@@ -42,7 +41,9 @@ class LostLeaseHandler:
     def __init__(self, app: Celery, heartbeat: Heartbeat) -> None:
         self._app = app
         self._heartbeat = heartbeat
-        self._thread = JobThread("sqs-heartbeat-signals")
+        # Not an executor, whose threads the interpreter joins when it exits: a user's handler that
+        # hangs would delay the worker's exit. A single thread keeps the order.
+        self._thread = CallerThreads(1, "sqs-heartbeat-signals")
         self._pool: Any = None
         self._call_soon: Callable[..., Any] | None = None
 
@@ -69,7 +70,7 @@ class LostLeaseHandler:
             self._thread.submit(lambda: self._tell(event, cause))
 
     def close(self) -> None:
-        """End the thread after its submitted jobs."""
+        """End the thread after its submitted jobs, without waiting."""
         self._thread.close()
 
     def _tell(self, event: Event, cause: str) -> None:
@@ -100,34 +101,3 @@ class LostLeaseHandler:
 def _stops_tasks(pool: Any) -> bool:
     terminate = getattr(pool.terminate_job, "__func__", None)
     return terminate is not BasePool.terminate_job
-
-
-class JobThread:
-    """Runs jobs in order on a daemon thread, or on a greenlet with gevent or eventlet.
-
-    This is not an executor. The interpreter joins an executor's threads when it exits, so a user's
-    handler that hangs would delay the worker's exit.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._jobs: queue.Queue[Callable[[], object] | None] = queue.Queue()
-        self._is_started = False
-
-    def submit(self, job: Callable[[], object]) -> None:
-        """Run a job after the earlier ones. Its error is logged."""
-        if not self._is_started:
-            self._is_started = True
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        self._jobs.put(job)
-
-    def close(self) -> None:
-        """Stop after the submitted jobs. This does not wait for them."""
-        self._jobs.put(None)
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            except Exception:
-                logger.exception("sqs-heartbeat: a job of thread %s failed", self._name)
