@@ -9,22 +9,21 @@ import pytest
 
 from tests import size
 
-#: The most files and lines of code of each part. They rose when receiving moved to the keeper's
-#: process: what hands messages over and counts room between the two processes came first. What it
-#: makes needless in the keeper (two classes for one book, handles of receives) goes after it.
+#: The most files and lines of code of each part. The core is to have 100 files and 11,200 lines. It
+#: is above, because of what was found out beside it: room by pace, messages that are sent again, a
+#: last keeper on a thread, and the handles of what a dead keeper had received.
 LIMITS = {
-    "core": (size.core, 127, 13_730),
-    "package": (size.package, 372, 26_700),
-    "tests": (size.tests, 572, 56_450),
+    "core": (size.core, 101, 11_830),
+    "package": (size.package, 340, 24_650),
+    "tests": (size.tests, 571, 56_160),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
 #: The most lines of one file, blank lines and docstrings included.
 LONGEST_FILE = 400
-#: It rose from 2.71 to 2.77 because small functions went that only passed a call on, and to 2.80
-#: with the receives on threads, which took about 80 functions away. Both times all functions
-#: together have become simpler.
-MEAN_COMPLEXITY = 2.80
+#: It rose from 2.71 to 2.87 because hundreds of small functions went that only passed a call on.
+#: All functions together have become simpler: their sum fell from 6,937 to 6,554.
+MEAN_COMPLEXITY = 2.88
 ASSET_LINES = 2_610
 
 
