@@ -190,20 +190,21 @@ class LeaseEngine:
     def remember(
         self,
         finished: Iterable[tuple[str, str]] = (),
-        releases: Iterable[tuple[tuple[str, str], str]] = (),
+        releases: Iterable[tuple[tuple[str, str], str, float]] = (),
     ) -> None:
         """Learn what an earlier keeper knew of messages without a lease, by queue and id.
 
         Args:
             finished: Those whose task has succeeded.
-            releases: Those that SQS may still release by a handle.
+            releases: Those that SQS may still release by a handle, and when their lease was to
+                expire.
         """
 
         def add(book: LeaseBook, _: float) -> None:
             for key in finished:
                 book.finished.add(key)
-            for key, handle in releases:
-                book.stale_calls.note_release(key, handle, 0.0)
+            for release in releases:
+                book.stale_calls.note_release(*release)
 
         self.change(add)
 

@@ -134,8 +134,9 @@ class HeldMessages:
         self._by_handle: dict[str, HeldMessage] = {}
         self._by_name: dict[str, HeldMessage] = {}
         self._disowned = RecentKeys[str]()
-        #: Releases whose outcome is unknown: the last handles of their messages.
-        self._unanswered: OrderedDict[tuple[str, str], str] = OrderedDict()
+        #: Releases whose outcome is unknown: the last handles of their messages, and when their
+        #: leases were to expire.
+        self._unanswered: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -245,7 +246,9 @@ class HeldMessages:
     def note_event(self, event: Event) -> None:
         """Note an event of a lease: a release that SQS may still make."""
         if event.kind in _LEFT and event.outcome is Outcome.UNKNOWN:
-            self._note_unanswered((event.queue_url, event.message_id), event.receipt_handle)
+            held_until = event.at + event.slack
+            key = (event.queue_url, event.message_id)
+            self._note_unanswered(key, event.receipt_handle, held_until)
 
     def memory(self) -> list[tuple[str, Sequence[Any]]]:
         """Return what a new keeper must know of messages without a lease, in messages for it."""
@@ -270,7 +273,8 @@ class HeldMessages:
         for held, was_releasing in resumed:
             if was_releasing:
                 # The keeper after the new one must know it, too.
-                self._note_unanswered(held.lease.key, held.lease.receipt_handle)
+                lease = held.lease
+                self._note_unanswered(lease.key, lease.receipt_handle, lease.expires_at)
         return resumed
 
     def _resumed(self, held: HeldMessage, now: float) -> bool:
@@ -299,8 +303,10 @@ class HeldMessages:
             lease.terms = replace(lease.terms, extend=False)
         return False
 
-    def _note_unanswered(self, key: tuple[str, str], receipt_handle: str) -> None:
-        self._unanswered[key] = receipt_handle
+    def _note_unanswered(
+        self, key: tuple[str, str], receipt_handle: str, held_until: float
+    ) -> None:
+        self._unanswered[key] = (receipt_handle, held_until)
         while len(self._unanswered) > CAPACITY:
             self._unanswered.popitem(last=False)
 

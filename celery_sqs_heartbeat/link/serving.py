@@ -196,7 +196,7 @@ class KeeperEnd:
                 self._keeper.remember(finished=[(url, message_id) for url, message_id in keys])
             case ["unanswered", list(releases)]:
                 self._keeper.remember(
-                    releases=[((url, message_id), handle) for (url, message_id), handle in releases]
+                    releases=[((url, name), *release) for (url, name), release in releases]
                 )
             case ["resume", was_releasing, pid, goal, status, list(fields)]:
                 lease = read_lease(fields)

@@ -186,7 +186,7 @@ def test_a_release_that_may_have_been_sent_is_known_to_every_later_keeper() -> N
     assert list(worker.holdings.memory()) == []
     worker.holdings.to_resume(NOW)
     worker.holdings.end("h")
-    assert list(worker.holdings.memory()) == [("unanswered", [((QUEUE, "m"), "h")])]
+    assert list(worker.holdings.memory()) == [("unanswered", [((QUEUE, "m"), ("h", NOW + 30))])]
 
 
 def test_a_finished_message_is_known_to_every_later_keeper() -> None:

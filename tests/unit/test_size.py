@@ -15,7 +15,7 @@ from tests import size
 LIMITS = {
     "core": (size.core, 101, 11_830),
     "package": (size.package, 340, 24_650),
-    "tests": (size.tests, 571, 56_160),
+    "tests": (size.tests, 571, 56_190),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

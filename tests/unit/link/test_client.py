@@ -505,6 +505,26 @@ def test_a_release_that_may_have_been_sent_is_not_repeated(
     assert keeper.ending == 0
 
 
+@pytest.mark.parametrize(("seconds", "receipt"), [(20, ReceivedAs.NEW), (40, ReceivedAs.RELEASED)])
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_the_next_keeper_knows_that_only_a_release_makes_a_message_visible_so_early(
+    worker: Worker, keeper: LinkedKeeper, is_answered: bool, seconds: float, receipt: ReceivedAs
+) -> None:
+    worker.get()
+    keeper.release("m-1", 0, "failed")
+    worker.deliver()
+    worker.elsewhere.keeper.step()
+    if is_answered:
+        worker.elsewhere.calls.answer(0, [Outcome.UNKNOWN])
+        worker.elsewhere.keeper.step()
+        worker.deliver()
+    worker.die(0)
+    worker.start()
+    worker.step()
+    worker.clock.advance(seconds)
+    assert worker.get(count=2) is receipt
+
+
 def test_a_release_that_was_not_sent_is_made_by_the_next_keeper(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:

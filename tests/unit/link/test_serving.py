@@ -217,7 +217,7 @@ def test_a_message_that_was_finished_under_an_earlier_keeper_is_not_run(served: 
 
 
 def test_a_message_that_an_earlier_keeper_may_release_is_skipped_once(served: Served) -> None:
-    served.take("unanswered", [((QUEUE, "m"), "old")])
+    served.take("unanswered", [((QUEUE, "m"), ("old", 0.0))])
     assert served.receive(handle="m2", count=2) is ReceivedAs.RELEASED
     served.clock.advance(31.0)
     assert served.receive(handle="m3", count=3) is ReceivedAs.NEW
