@@ -36,7 +36,7 @@ class Transport(SQS.Transport):
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat is not bound():
             return SQS.Channel(connection)
-        return FedChannel(connection, heartbeat)
+        return FedChannel(connection, heartbeat=heartbeat)
 
     def listen(self, hub: Any) -> None:
         """Deliver what arrives on an event loop. A loop that was reset has to be asked again."""

@@ -33,9 +33,9 @@ class Channel(SettlingChannel):
 
     QoS = QoS
 
-    def __init__(self, connection: Any, heartbeat: Heartbeat) -> None:
+    def __init__(self, connection: Any, *, heartbeat: Heartbeat) -> None:
         _enter_event_loop(heartbeat.hub)
-        super().__init__(connection, heartbeat)
+        super().__init__(connection, heartbeat=heartbeat)
         self.feed = Feed(self, Deliverer(self), connection.arrived.set)
 
     @property

@@ -190,7 +190,7 @@ class SettlingChannel(KombuChannel):
         connection: kombu's transport.
     """
 
-    def __init__(self, connection: Any, heartbeat: Heartbeat) -> None:
+    def __init__(self, connection: Any, *, heartbeat: Heartbeat) -> None:
         self.heartbeat = heartbeat
         self._delays = Delays(heartbeat)
         super().__init__(connection)

@@ -1,14 +1,17 @@
-"""Our channel with a heartbeat whose calls all succeed, new for each test."""
+"""Our channel with a heartbeat that has no keeper, new for each test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from mmap import mmap
 
 import pytest
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.deliveries import Inlet, delivery_sockets
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -22,18 +25,12 @@ SQS.Channel = Channel
 SQS.QoS = QoS
 
 
-class Sqs:
-    """Confirms every call."""
-
-    def send(self, call: Call) -> Sequence[Outcome]:
-        """Answer a call."""
-        return [Outcome.DONE] * len(call.entries)
-
-
 @pytest.fixture(autouse=True)
 def bound_heartbeat() -> Iterator[None]:
     """Bind a heartbeat to the channels that a test makes."""
-    keeper = ThreadKeeper(Sqs())
+    ours, theirs = delivery_sockets()
+    held = HeldMessages(Table(mmap(-1, Table.size_for(1))))
+    keeper = LinkedKeeper(held, Inlet(ours.detach()))
     bind(
         Heartbeat(
             keeper=keeper,
@@ -44,3 +41,5 @@ def bound_heartbeat() -> Iterator[None]:
     )
     yield
     bind(None)
+    keeper.close_inlet()
+    theirs.close()
