@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.link.child import LOOK_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
+from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
 from tests.simulation.deliveries import Deliveries, SimulatedInlet
 from tests.simulation.link import Line, LineWire
 from tests.simulation.orphans import expect_releases
@@ -26,8 +27,9 @@ from tests.support.board import Board
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
 
-#: Places in the table: more than the leases that a worker holds.
-PLACES = 128
+#: Places in the table: as in a worker's, four times the leases that it holds or may be ending while
+#: the calls of a queue hang.
+PLACES = 4 * MAX_ENDING
 #: How long a message takes over a link that is not slow, in seconds.
 QUICK = 0.001
 #: The longest times, in seconds: until the worker notices that a keeper is gone, of the pause
