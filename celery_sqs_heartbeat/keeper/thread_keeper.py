@@ -44,7 +44,7 @@ class ThreadKeeper(LeaseEngine):
     _standstills = 0
 
     def start(self, on_late: Callable[[float], None] = lambda seconds: None) -> None:
-        """Start the thread. Does nothing if it was started before.
+        """Start the thread. Does nothing if it was started before, or in a forked child.
 
         Args:
             on_late: Called by the thread with the seconds that a tick took, if that was too long,
@@ -54,7 +54,7 @@ class ThreadKeeper(LeaseEngine):
             RuntimeError: The system refuses another thread.
         """
         with self.reading():
-            if self._thread is None:
+            if self._thread is None and not self._is_forked:
                 # Its first tick is due now, however long the thread may take to begin it.
                 self._ticked_at = self._due_at = self.now()
                 thread = threading.Thread(

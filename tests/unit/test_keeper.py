@@ -236,6 +236,17 @@ def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> Non
     keeper.stop()
 
 
+def test_a_keeper_starts_no_thread_in_a_forked_child(sqs: ScriptedSqs) -> None:
+    keeper = ThreadKeeper(sqs, terms=EAGER)
+    child = os.fork()
+    if child == 0:
+        before = threading.active_count()
+        keeper.start()
+        os._exit(threading.active_count() - before)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
 def _use(keeper: ThreadKeeper) -> ThreadKeeper:
     keeper.start()
     keeper.receive(QUEUE, message("b"))
