@@ -11,6 +11,13 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
+logger = logging.getLogger(__name__)
+
+#: Interval between two checks for an answer, in seconds.
+_POLL_SECONDS = 0.005
+#: How long an idle thread waits for a job, in seconds.
+LINGER_SECONDS = 60.0
+
 
 class AutoResetEvent:
     """Wakes one waiting thread. If none waits, the next wait returns at once.
@@ -36,10 +43,6 @@ class AutoResetEvent:
         return self._silence.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
 
 
-#: Interval between two checks for an answer, in seconds.
-_POLL_SECONDS = 0.005
-
-
 def wait_for(look: Callable[[], bool | None], timeout: float) -> bool:
     """Return the first answer that is not None; False after `timeout` seconds without one.
 
@@ -54,12 +57,6 @@ def wait_for(look: Callable[[], bool | None], timeout: float) -> bool:
             return False
         time.sleep(_POLL_SECONDS)
     return answer
-
-
-logger = logging.getLogger(__name__)
-
-#: How long an idle thread waits for a job, in seconds.
-LINGER_SECONDS = 60.0
 
 
 class CallerThreads:

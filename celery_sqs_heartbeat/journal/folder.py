@@ -26,7 +26,7 @@ OPEN_SUFFIX = ".jsonl.open"
 #: Suffix of a segment that is finished and compressed.
 CLOSED_SUFFIX = ".jsonl.zst"
 
-_DAY_MICROSECONDS = 86_400_000_000
+DAY_MICROSECONDS = 86_400_000_000
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 
 #: Mode of new files. A umask can only make it stricter.
@@ -37,7 +37,7 @@ _PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 
 def day_of(ts: int) -> str:
     """Return the UTC day of a time in microseconds, as YYYY-MM-DD."""
-    return datetime.date.fromordinal(_EPOCH_DAY + ts // _DAY_MICROSECONDS).isoformat()
+    return datetime.date.fromordinal(_EPOCH_DAY + ts // DAY_MICROSECONDS).isoformat()
 
 
 def segment_path(day: str, wid: str, number: int) -> Path:

@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.journal.fields import (
     line_of,
     microseconds,
 )
-from celery_sqs_heartbeat.journal.folder import Root, day_of
+from celery_sqs_heartbeat.journal.folder import DAY_MICROSECONDS, Root, day_of
 from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
 from celery_sqs_heartbeat.journal.shipping import (
     OutageLog,
@@ -44,7 +44,6 @@ WRITE_SECONDS = 0.5
 #: How often segments of dead workers are searched for, in seconds. The first search covers all
 #: days. Later ones cover two days, because it takes long to list many.
 RECOVER_SECONDS = 600.0
-_DAY_MICROSECONDS = 86_400_000_000
 
 #: Makes the fields of a line with this number, on the journal's thread.
 _Make = Callable[[int, Origin], dict[str, Any]]
@@ -264,7 +263,7 @@ class Journal:
         is_first = self._recover_at == -math.inf
         self._recover_at = self._clock() + RECOVER_SECONDS
         now = self._wall()
-        days = ("*",) if is_first else (day_of(now - _DAY_MICROSECONDS), day_of(now))
+        days = ("*",) if is_first else (day_of(now - DAY_MICROSECONDS), day_of(now))
         try:
             segments, torn = recover(self._root, days)
         except OSError as error:

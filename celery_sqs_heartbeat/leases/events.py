@@ -60,6 +60,13 @@ class EventKind(IdentityEnum):
     PERMISSION_GRANTED = "permission-granted"
 
 
+_LOSSES = {
+    EventKind.LEASE_EXPIRED: "expired",
+    EventKind.LEASE_LOST: "lost",
+    EventKind.LEASE_CAPPED: "capped",
+}
+
+
 @dataclass(slots=True, kw_only=True)
 class Event:
     """One event of a lease. `at` is in monotonic seconds.
@@ -154,6 +161,16 @@ class Event:
             batch=len(call.entries) if call else 0,
             seconds=now - call.planned_at if call else 0.0,
         )
+
+
+def loss_of(event: Event) -> str | None:
+    """Return how a lease was lost: expired, lost or capped; None if it was not.
+
+    If the keeper gives up a lease some time after its expiry, that is not a second loss.
+    """
+    if event.kind is EventKind.LEASE_LOST and event.outcome is None:
+        return None
+    return _LOSSES.get(event.kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

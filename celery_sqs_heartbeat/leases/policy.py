@@ -57,6 +57,14 @@ RECEIVES_TO_RUN = 2
 #: After this part of its maximum time, a lease is reported as near its end.
 NEAR_THE_END_PART = 0.9
 
+CALL_KIND = {
+    Action.EXTEND: CallKind.CHANGE_VISIBILITY,
+    Action.RELEASE: CallKind.CHANGE_VISIBILITY,
+    Action.DELETE: CallKind.DELETE,
+}
+#: The statuses of leases that an extension may still save.
+EXTENDABLE = frozenset({LeaseStatus.OWNED, LeaseStatus.EXPIRED, LeaseStatus.REFUSED})
+
 
 def first_expiry(
     *, sent_at: float, arrived_at: float, visibility_timeout: float, threshold: float
@@ -237,17 +245,6 @@ def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second it takes to keep this many leases."""
     return leases / SQS.most_changed / (visibility_timeout - threshold)
-
-
-CALL_KIND = {
-    Action.EXTEND: CallKind.CHANGE_VISIBILITY,
-    Action.RELEASE: CallKind.CHANGE_VISIBILITY,
-    Action.DELETE: CallKind.DELETE,
-}
-
-
-#: The statuses of leases that an extension may still save.
-EXTENDABLE = frozenset({LeaseStatus.OWNED, LeaseStatus.EXPIRED, LeaseStatus.REFUSED})
 
 
 def next_action(lease: Lease) -> Action | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, NamedTuple, TypeVar
 
 from celery_sqs_heartbeat.common.journal_facts import JournalStats
-from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth
+from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth, loss_of
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
@@ -45,11 +45,6 @@ _ENDS = {
 }
 #: After these a lease is forgotten.
 ENDS = frozenset({*_ENDS, EventKind.DELETE_ABANDONED})
-_LOSSES = {
-    EventKind.LEASE_EXPIRED: "expired",
-    EventKind.LEASE_LOST: "lost",
-    EventKind.LEASE_CAPPED: "capped",
-}
 
 
 class Measurement(NamedTuple):
@@ -58,16 +53,6 @@ class Measurement(NamedTuple):
     metric: str
     labels: tuple[str, ...]
     value: float = 1.0
-
-
-def loss_of(event: Event) -> str | None:
-    """Return how a lease was lost: expired, lost or capped; None if it was not.
-
-    If the keeper gives up a lease some time after its expiry, that is not a second loss.
-    """
-    if event.kind is EventKind.LEASE_LOST and event.outcome is None:
-        return None
-    return _LOSSES.get(event.kind)
 
 
 class CallCount:

@@ -12,10 +12,10 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, loss_of
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
-from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of
+from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
 #: Messages whose trace is remembered. If there are more, those without an event for the longest

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import CallKind
-from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind, KeeperHealth
+from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind, KeeperHealth, loss_of
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
@@ -23,7 +23,6 @@ from celery_sqs_heartbeat.observe.measuring import (
     behind_others,
     grouped,
     key_of,
-    loss_of,
     totals,
 )
 from celery_sqs_heartbeat.observe.watched import PolledQueue, StoppedGroups, Watched

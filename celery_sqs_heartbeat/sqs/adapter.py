@@ -28,6 +28,11 @@ from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call
 from celery_sqs_heartbeat.sqs.sending import checked, guard
 
+logger = get_logger(__name__)
+
+#: SQS's default for a queue, in seconds (SQS API reference, SetQueueAttributes).
+DEFAULT_VISIBILITY_TIMEOUT = 30
+
 #: The error codes of the SQS API reference ("Common errors" and the errors of
 #: ChangeMessageVisibility, DeleteMessage and their batch forms), by their last
 #: dotted segment: JSON and query protocol, and other servers, prefix them differently.
@@ -186,12 +191,6 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
 def is_expected(error: BaseException) -> bool:
     """Return whether the error is one that SQS or the network may cause."""
     return isinstance(error, (ClientError, BotoCoreError, OSError))
-
-
-logger = get_logger(__name__)
-
-#: SQS's default for a queue, in seconds (SQS API reference, SetQueueAttributes).
-DEFAULT_VISIBILITY_TIMEOUT = 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,10 @@ class LeasedQueues:
         """Return the settings that apply to a lease, by its queue and task."""
         return self._settings.for_task(self.names[lease.queue_url], lease.task)
 
+    def releases_retries(self, lease: Lease) -> bool:
+        """Return whether a retry of a lease's task releases its message."""
+        return self._settings.releases_retries(self.names[lease.queue_url], lease.task)
+
     def hold_eta(self, lease: Lease) -> float:
         """Return the longest wait for an ETA during which the message is held, in seconds."""
         hold, terms = self.rules_of(lease).hold_eta, lease.terms

@@ -10,21 +10,12 @@ from celery.concurrency.base import BasePool
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.threads import CallerThreads
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, loss_of
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 logger = get_logger(__name__)
-
-
-def cause_of(event: Event) -> str | None:
-    """Return the cause of a bad end. None: the event is no bad end, or is already reported."""
-    if event.kind is EventKind.LEASE_EXPIRED:
-        return "expired"
-    if event.kind is EventKind.LEASE_LOST and event.outcome is not None:
-        return "lost"
-    return "capped" if event.kind is EventKind.LEASE_CAPPED else None
 
 
 class LostLeaseHandler:
@@ -65,7 +56,7 @@ class LostLeaseHandler:
 
     def __call__(self, event: Event) -> None:
         """Receive an event from the keeper."""
-        cause = cause_of(event)
+        cause = loss_of(event)
         if cause is not None:
             self._thread.submit(lambda: self._tell(event, cause))
 

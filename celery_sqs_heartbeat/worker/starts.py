@@ -112,7 +112,7 @@ class StartingRequest(Request):
             lease.is_in_order
             and bool(self.task.acks_late)
             and not (lease.task or "").startswith(_CELERYS_OWN)
-            and heartbeat.leased.rules_of(lease).fifo_retry != "send"
+            and heartbeat.leased.releases_retries(lease)
         )
 
     @_guarded

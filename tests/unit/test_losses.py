@@ -9,9 +9,9 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, loss_of
 from celery_sqs_heartbeat.signals import lease_lost
-from celery_sqs_heartbeat.worker.losses import LostLeaseHandler, cause_of
+from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from tests.support.waiting import PATIENCE
 
 
@@ -48,7 +48,7 @@ def event(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -
 def test_expired_lost_and_capped_are_distinguished(
     kind: EventKind, outcome: Outcome | None, cause: str | None
 ) -> None:
-    assert cause_of(event(kind, outcome)) == cause
+    assert loss_of(event(kind, outcome)) == cause
 
 
 class _Settings:
