@@ -23,9 +23,11 @@ from hypothesis import given
 from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.sqs import prepared_requests
 from celery_sqs_heartbeat.sqs.clients import new_client
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
 from celery_sqs_heartbeat.sqs.sending import sending_while
+from celery_sqs_heartbeat.testing import FakeClock
 from tests.fuzz.shapes import FUZZ, answers
 from tests.support.answered import (
     CONFIRMED,
@@ -276,6 +278,35 @@ def test_a_repeated_request_is_signed_with_renewed_credentials(token: str | None
     headers = texts(answered.requests[-1])
     assert headers.get("x-amz-security-token") == token
     assert "Credential=AKIASECOND/" in headers["authorization"]
+
+
+def test_a_request_like_the_last_is_sent_with_its_signature_for_five_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = FakeClock(1_000.0)
+    monkeypatch.setattr(prepared_requests.clock, "now", now)
+    credentials = Credentials("AKIAFIRST", "s", "token-1")
+    answered = AnsweredClient(client_with(credentials))
+    answered.send()
+    assert answered.repeats()
+    credentials.access_key = "AKIASECOND"
+    signed = []
+    for seconds in (4.9, 0.2):
+        now.advance(seconds)
+        assert answered.repeats()
+        signed.append("Credential=AKIASECOND/" in texts(answered.requests[-1])["authorization"])
+    assert signed == [False, True]
+
+
+def test_what_a_handler_changes_about_a_request_is_not_sent_again() -> None:
+    def count(request: Any, **_: Any) -> None:
+        request.headers["seen"] = request.headers.get("seen", "") + "+"
+
+    answered = AnsweredClient()
+    answered.client.meta.events.register_first("before-send.sqs", count)
+    answered.send()
+    assert all(answered.repeats() for _ in range(2))
+    assert [texts(request)["seen"] for request in answered.requests] == ["+"] * 3
 
 
 def test_handlers_see_and_change_a_repeated_request() -> None:
