@@ -41,8 +41,9 @@ ANSWER_SECONDS = 10.0
 _GRACE = 0.5
 #: How long a poll waits until as many messages fit as are worth a receive, in seconds.
 _GATHER_SECONDS = 0.05
-#: If SQS answers sooner, in seconds, a poll beside another one gains little, and must ask for more.
-_QUICK_SECONDS = 0.005
+#: How long a poll for one message waits for room for a second, as a part of what the last one took,
+#: and how many polls do not after one that got none. Two messages cost hardly more than one.
+_GATHER_PART, _SKIPS = 0.25, 4
 #: How long a thread rests before it ends, in seconds. To start one takes as long as half a poll.
 _REST_SECONDS = 10.0
 #: What differs between two texts of one error.
@@ -59,6 +60,8 @@ class Poll:
     Attributes:
         count: How many messages it asks for.
         booked: How many of them are set aside in the room.
+        wanted: For how many messages it waits until there is room; 0 once it is sent.
+        patience: How long it waits for that, in seconds.
         is_beside: Whether its queue has another open poll.
         queue: The queue as it was when the poll was prepared; None in a program without Celery.
         sent_at: When it was sent, in seconds of `clock.now`.
@@ -76,8 +79,10 @@ class Poll:
     waits: float = 0.0
     is_sent: bool = True
     is_over: bool = False
-    #: Tells its thread that enough room has come; None once it is sent.
-    grown: AutoResetEvent | None = field(default=None, repr=False)
+    wanted: int = 0
+    patience: float = 0.0
+    #: Tells its thread that there is room enough.
+    grown: AutoResetEvent = field(default_factory=AutoResetEvent, repr=False)
 
     @property
     def ends_at(self) -> float:
@@ -118,6 +123,8 @@ class Source:
     last: int = field(default=0, init=False)
     #: How long its last receive took, in seconds.
     took: float = field(default=0.0, init=False)
+    #: How many polls do not wait for room for a second message.
+    skips: int = field(default=0, init=False)
     failures: int = field(default=0, init=False)
     fault: str = field(default="", init=False)
 
@@ -171,10 +178,6 @@ class Receiving:
     def _polls_of(self, source: Source) -> list[Poll]:
         return [poll for poll in self._open if poll.source is source]
 
-    def __contains__(self, name: str) -> bool:
-        """Whether it receives from a queue."""
-        return name in self._sources
-
     def add(self, *sources: Source) -> None:
         """Receive from queues from now on, unless they are known."""
         with self._lock:
@@ -203,15 +206,13 @@ class Receiving:
     def join(self, timeout: float) -> bool:
         """Wait until no poll is open after `stop`. Return whether that took at most `timeout` s."""
         until = clock.now() + timeout
-        while self._has_open():
+        while True:
+            with self._lock:  # A thread may be between two polls.
+                if not self._open:
+                    return True
             if (left := until - clock.now()) <= 0:
                 return False
             self._ended.wait(left)
-        return True
-
-    def _has_open(self) -> bool:
-        with self._lock:  # A thread may be between two polls.
-            return bool(self._open)
 
     def _new_polls(self) -> list[Poll]:
         """Return the polls to open now, which count as open from here on."""
@@ -248,9 +249,8 @@ class Receiving:
         if not source.is_busy or room <= self._booked:
             return False
         own = self._polls_of(source)
-        is_waiting = any(poll.grown for poll in own)
-        least = source.least(True) * (1 if source.took >= _QUICK_SECONDS else 2)
-        is_room = source.most() > 0 and room - self._booked >= least
+        is_waiting = any(poll.wanted for poll in own)
+        is_room = source.most() > 0 and room - self._booked >= source.least(True)
         return 0 < len(own) < MAX_POLLS and not is_waiting and is_room
 
     def _claim(self, source: Source, room: int) -> Poll:
@@ -266,19 +266,23 @@ class Receiving:
             # A poll may wait for long, and keeps the others from the room that it has booked.
             count = booked = max(1, min(most, free // max(1, rivals), 2 * source.last))
         poll = Poll(source=source, count=count, booked=booked, is_beside=bool(own))
-        if source.is_busy and not own and count < min(source.least(False), most):
-            poll.grown = AutoResetEvent()
+        if source.is_busy and not own:
+            if count < (least := min(source.least(False), most)):
+                poll.wanted, poll.patience = least, _GATHER_SECONDS
+            elif count == 1 < most and not source.skips:
+                poll.wanted, poll.patience = 2, min(_GATHER_SECONDS, _GATHER_PART * source.took)
+            source.skips = max(0, source.skips - 1)
         self._open.append(poll)
         return poll
 
     def _grow(self, room: int) -> None:
         """Let polls that wait for more room have it."""
         for poll in self._open:
-            if poll.grown is not None and (free := room - self._booked) > 0:
+            if poll.wanted and (free := room - self._booked) > 0:
                 most = min(SQS.most_received, poll.source.most())
                 more = max(0, min(most - poll.count, free))
                 poll.count, poll.booked = poll.count + more, poll.booked + more
-                if poll.count >= min(poll.source.least(False), most):
+                if poll.count >= min(poll.wanted, most):
                     poll.grown.set()
 
     def _start_all(self, polls: Sequence[Poll]) -> list[tuple[Source, str]]:
@@ -328,14 +332,11 @@ class Receiving:
                     self._resting.append(reader)
             self._note_refused(refused)
             if is_resting:
-                self._rest(reader)
+                reader.woken.wait(_REST_SECONDS)
+                with self._lock:
+                    if reader in self._resting:
+                        self._resting.remove(reader)
         self._readers.remove(reader)
-
-    def _rest(self, reader: _Reader) -> None:
-        reader.woken.wait(_REST_SECONDS)
-        with self._lock:
-            if reader in self._resting:
-                self._resting.remove(reader)
 
     def _pause(self, poll: Poll, reader: _Reader, seconds: float) -> None:
         """Wait before the next poll of a queue. Others may use the room meanwhile."""
@@ -345,10 +346,11 @@ class Receiving:
             reader.woken.wait(seconds)
 
     def _gather(self, poll: Poll) -> None:
-        if poll.grown is not None:
-            poll.grown.wait(_GATHER_SECONDS)
+        if poll.wanted:
+            if not poll.grown.wait(poll.patience):
+                poll.source.skips = _SKIPS
             with self._lock:
-                poll.grown = None
+                poll.wanted = 0
 
     def _close(self, poll: Poll) -> None:
         self._open.remove(poll)

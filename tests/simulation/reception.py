@@ -20,9 +20,6 @@ from tests.simulation.polls import WAIT_SECONDS, LostPoll
 if TYPE_CHECKING:
     from tests.simulation.process import KeeperProcess
 
-#: How long a poll waits until as many messages fit as are worth a receive, in seconds.
-GATHER_SECONDS = 0.05
-
 
 class SimulatedReception(Reception):
     """Receives in a simulated process.
@@ -155,16 +152,16 @@ class SimulatedReceiving(Receiving):
                 self._world.disturb(self._process.worker.name, "has several polls open")
             # Never overdue: `clock.now` is another clock.
             poll.is_sent = False
-            if poll.grown is None:
+            if not poll.wanted:
                 self._send(poll)
             else:
-                at = clock() + GATHER_SECONDS
+                at = clock() + poll.patience
                 clock.at(at, partial(self._process.run, partial(self._send, poll)))
         return []
 
     def _send(self, poll: Poll) -> None:
         world, process, worker = self._world, self._process, self._process.worker
-        poll.grown = None
+        poll.wanted = 0
         queue = poll.queue = self._receiver._queues.get(poll.source.name)
         if queue is None or self._is_stopping:
             self._close(poll)

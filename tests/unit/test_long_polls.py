@@ -119,12 +119,6 @@ class Polls:
         assert self.receiving.join(PATIENCE)
 
 
-@pytest.fixture(autouse=True)
-def no_answer_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every answer count as slow, however fast this machine is."""
-    monkeypatch.setattr(module, "_QUICK_SECONDS", 0.0)
-
-
 @pytest.fixture
 def polls(request: pytest.FixtureRequest) -> Iterator[Polls]:
     names, room = request.param
@@ -194,21 +188,6 @@ def test_another_poll_begins_once_there_is_room_enough_for_it(polls: Polls) -> N
     polls.wait_for(a=[5, 10])
 
 
-@of("a", room=24)
-def test_beside_quick_answers_a_poll_needs_twice_the_room(
-    polls: Polls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_QUICK_SECONDS", FOREVER)
-    polls.least = 2
-    polls.wait_for(a=[10])
-    polls.answer("a", some(10))
-    polls.wait_for(a=[4, 10])
-    polls.grow(3)
-    assert polls.counts() == [4, 10]
-    polls.grow(1)
-    polls.wait_for(a=[4, 4, 10])
-
-
 @of("a", room=10)
 def test_the_only_poll_of_a_busy_queue_waits_for_more_room(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
@@ -236,6 +215,45 @@ def test_it_does_not_wait_long(polls: Polls) -> None:
     polls.wait_for_taken(("a", 10))
     polls.grow(3)
     polls.wait_for(a=[3])
+
+
+@of("a", room=2)
+def test_a_poll_for_one_message_waits_for_room_for_a_second(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
+    monkeypatch.setattr(module, "_GATHER_PART", 1e9)
+    polls.wait_for(a=[2])
+    polls.answer("a", some(2))
+    polls.wait_for_taken(("a", 2))
+    polls.grow(1)
+    assert len(polls.sent) == 1
+    polls.grow(1)
+    polls.wait_for(a=[2])
+
+
+@of("a", room=2)
+def test_after_a_wait_in_vain_the_next_four_polls_for_one_message_are_sent_at_once(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHER_PART", 1e9)
+    polls.wait_for(a=[2])
+    polls.answer("a", some(2))
+    polls.wait_for_taken(("a", 2))
+    polls.grow(1)
+    polls.wait_for(a=[1])
+    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
+    for sent in range(3, 7):
+        polls.answer("a", some(1))
+        polls.wait_for(a=[])
+        polls.grow(1)
+        polls.wait_for_sent(sent)
+    polls.answer("a", some(1))
+    polls.wait_for(a=[])
+    polls.grow(1)
+    assert len(polls.sent) == 6
+    polls.grow(1)
+    polls.wait_for(a=[2])
 
 
 @of("a", room=20)
