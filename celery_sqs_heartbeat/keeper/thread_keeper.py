@@ -114,10 +114,15 @@ class ThreadKeeper(LeaseEngine):
         return KeeperHealth(
             alive=thread is not None and thread.is_alive(),
             last_tick_age=None if ticked_at is None else now - ticked_at,
-            late=self._is_wanted and now - self._due_at > self._most_lateness(),
+            late=self.is_late,
             standstills=self._standstills,
             hanging=len(self._hanging),
         )
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a tick is so late that leases are at risk. Reading it never blocks."""
+        return self._is_wanted and self.now() - self._due_at > self._most_lateness()
 
     @property
     def _is_wanted(self) -> bool:

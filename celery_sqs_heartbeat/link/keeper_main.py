@@ -126,7 +126,7 @@ class KeeperMain:
             self._reception,
             wants_all=hello.wants_all,
         )
-        self._stats_at = 0.0
+        self._stats_at = self._look_at = 0.0
         self._loop = WorkerLoop(clock.now)
         self._is_connected = True
         self._replaced = 0
@@ -212,13 +212,16 @@ class KeeperMain:
 
     def _tick(self) -> None:
         self._loop.look(has_running=bool(self._leases.pids))
-        self._reception.look()
+        now = clock.now()
+        if now >= self._look_at:
+            self._look_at = now + TICK_SECONDS
+            self._reception.look()
         if left_out := self._wire.take_left_out():
             logger.warning(
                 "sqs-heartbeat: the worker did not read its keeper's log for a time: %s left out",
                 counted(left_out, "line"),
             )
-        now, health = clock.now(), self.health
+        health = self.health
         if health.alive and not health.late:
             self._table.tick = now
         if now - self._stats_at >= _STATS_SECONDS:

@@ -159,7 +159,7 @@ class Receiver:
             return 0
         room = self.intake.room
         self._is_backed_up = self._keeper.ending >= MAX_ENDING
-        if room > 0 and (self._keeper.health.late or self._is_backed_up):
+        if room > 0 and (self._keeper.is_late or self._is_backed_up):
             room = 0
         if room <= 0:
             for queue in tuple(self._queues):
