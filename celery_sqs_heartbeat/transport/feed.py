@@ -103,6 +103,8 @@ class Feed:
         self._number = heartbeat.new_channel()
         self._urls: dict[str, str] = {}
         self._waiting: deque[HandedOver] = deque()
+        #: The receipt handles of those that are being delivered.
+        self._delivering: set[str] = set()
         self._ends = RecentEnds()
         heartbeat.feeds[self._number] = self
 
@@ -174,20 +176,25 @@ class Feed:
         self._heartbeat.note_turn()
         most = self._deliverable
         messages: list[HandedOver] = []
+        handles: set[str] = set()
         while self._waiting and len(messages) < most:
             try:
+                # First: meanwhile it counts twice, not never.
+                handles.add(self._waiting[0].handle)
+                self._delivering |= handles
                 messages.append(self._waiting.popleft())
             except IndexError:
                 # A shutdown has released it.
                 break
-        if not messages:
-            return False
         try:
-            self._deliverer.deliver(messages)
+            if messages:
+                self._deliverer.deliver(messages)
         finally:
-            # Those that were not delivered have left room.
-            self.fill()
-        return True
+            self._delivering -= handles
+            if messages:
+                # Those that were not delivered have left room.
+                self.fill()
+        return bool(messages)
 
     @property
     def _deliverable(self) -> int:
@@ -228,7 +235,10 @@ class Feed:
         """
         heartbeat = self._heartbeat
         # First: one that is delivered meanwhile counts twice, not never. The next turn corrects it.
-        arriving = sum(not self._channel.takes_slot(tag) for tag in tuple(heartbeat.arriving))
+        arriving = len(self._waiting) + sum(
+            tag in heartbeat.arriving and not self._channel.takes_slot(tag)
+            for tag in tuple(self._delivering)
+        )
         slots = self._channel.qos.can_consume_max_estimate()
         if slots is None:
             # It is infinite before the first queue is known.

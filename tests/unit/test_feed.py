@@ -379,12 +379,17 @@ def test_a_channel_may_get_as_many_messages_as_it_has_slots_less_those_that_arri
     delivery = Delivery()
     delivery.take("a", "b", "c")
     delivery.feed.fill()
-    # While a message is delivered, it has a slot.
-    delivery.taken, delivery.slots = {"a"}, 9
-    delivery.feed.fill()
-    delivery.heartbeat.arriving.clear()
-    delivery.slots = -2
-    delivery.feed.fill()
+
+    def deliver(messages: list[Any]) -> None:
+        # While a message is delivered, it has a slot.
+        delivery.taken, delivery.slots = {"a"}, 9
+        delivery.feed.fill()
+        # "b" is delivered, and "c" was released.
+        delivery.heartbeat.arriving.clear()
+        delivery.slots = -2
+
+    delivery.deliverer.deliver = deliver
+    delivery.feed.deliver()
     assert delivery.allowed == [10, 7, 7, -2]
 
 
