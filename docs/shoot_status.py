@@ -22,7 +22,6 @@ from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.page_data import PageData
 from celery_sqs_heartbeat.observe.status import pages_of, serve
-from celery_sqs_heartbeat.observe.watched import Observers
 from tests.support.browser import chromium, emulate
 
 IMAGES = Path(__file__).parent / "img"
@@ -101,7 +100,7 @@ class Demo:
             terms=TERMS,
             clock=self.clock,
             jitter=self.chance.random,
-            observer=Observers(data, metrics),
+            observers=[data, metrics],
             dispatcher=AtOnce(self.sqs),
         )
         metrics.watch(self.keeper)

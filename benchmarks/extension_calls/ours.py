@@ -40,7 +40,7 @@ class _Ours(Extending):
             interval=Settings(rules=Rules(threshold=threshold)).longest_sleep(),
             clock=self._clock,
             jitter=lambda: 0.5,
-            observer=lambda event: None,
+            observers=[],
             dispatcher=_Carrier(queue, self._held),
         )
         # In place of the thread.

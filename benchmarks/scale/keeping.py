@@ -87,7 +87,7 @@ def receive(keeper: ThreadKeeper, leases: int) -> None:
 def keep(url: str, leases: int, seconds: float, rounds: int) -> list[Kept]:
     """Keep leases for some rounds, and return what each cost."""
     watch, clock = Watch(sqs_at(url)), LateClock()
-    keeper = ThreadKeeper(watch, terms=TERMS, observer=watch.note, clock=clock)
+    keeper = ThreadKeeper(watch, terms=TERMS, observers=[watch.note], clock=clock)
     keeper.start()
     process = psutil.Process()
     gc.collect()

@@ -123,7 +123,7 @@ class LeaseKeeper:
         if session is None:
             prepare_calls(calls)
             prepare_calls(self._polls)
-        self._keeper = ThreadKeeper(BotoSqs(calls), terms=self._terms, observer=self._observe)
+        self._keeper = ThreadKeeper(BotoSqs(calls), terms=self._terms, observers=[self._observe])
         self._hands = HandOver(max_messages)
         self._is_closed = False
         self._starting = threading.Lock()

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_sqs_heartbeat.common import clock as clocks
@@ -60,7 +61,8 @@ class LeaseEngine:
         interval: The longest time between two steps, in seconds.
         clock: Monotonic seconds.
         jitter: Returns a random number from 0 to 1, for the pauses between tries.
-        observer: Called with every event, on the threads of steps and of calls.
+        observers: Called one after another with every event, on the threads of steps and of calls.
+            An error of one does not affect the others.
         dispatcher: Has the calls made.
         board: Shows every change of a lease, if given.
     """
@@ -73,7 +75,7 @@ class LeaseEngine:
         interval: float = 1.0,
         clock: Callable[[], float] = clocks.now,
         jitter: Callable[[], float] = random.random,
-        observer: Callable[[Event], None] = log_event,
+        observers: Sequence[Callable[[Event], None]] = (log_event,),
         dispatcher: ThreadDispatcher | None = None,
         board: Board | None = None,
     ) -> None:
@@ -81,7 +83,7 @@ class LeaseEngine:
         self.now = clock
         self._terms = terms or LeaseTerms.of(30)
         self._interval = interval
-        self._observer = observer
+        self._observers = observers
         self._dispatcher = dispatcher or ThreadDispatcher(sqs)
         self._new_book = functools.partial(LeaseBook, jitter, board)
         self._book = self._new_book()
@@ -360,11 +362,11 @@ class LeaseEngine:
                     self._reporting.remove(me)
 
     def _report(self, events: Sequence[Event]) -> None:
-        for event in events:
+        for event, observer in product(events, self._observers):
             try:
-                self._observer(event)
+                observer(event)
             except Exception:
-                logger.exception("sqs-heartbeat: the observer failed on %s", event.kind.value)
+                logger.exception("sqs-heartbeat: an observer failed on %s", event.kind.value)
 
     @property
     def _is_forked(self) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.shipping import new_shipping_client
+from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.page_data import PageData
-from celery_sqs_heartbeat.observe.watched import Observer, PolledQueue, Watched
+from celery_sqs_heartbeat.observe.watched import PolledQueue, Watched
 from celery_sqs_heartbeat.sqs.options import NewSession
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Observability:
         self._status: StatusServer | None = None
 
     @property
-    def observers(self) -> Iterator[Observer]:
+    def observers(self) -> Iterator[Callable[[Event], None]]:
         """The observers of the keeper's events.
 
         The log comes after them: what it says, the page and the metrics show already.

@@ -38,7 +38,6 @@ from celery_sqs_heartbeat.link.serving import (
     is_about_leases,
 )
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
-from celery_sqs_heartbeat.observe.watched import Observers
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
@@ -101,7 +100,7 @@ class KeeperMain:
         self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
-            observer=Observers(
+            observers=(
                 *self._observability.observers,
                 log_event,
                 lambda event: self._end.report(event),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,6 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
-
-logger = logging.getLogger(__name__)
 
 #: A queue counts as deaf if its polls have failed for this long, in seconds, ...
 DEAF_SECONDS = 60.0
@@ -29,23 +26,6 @@ CAPACITY = 1_000
 AFTERTIME = 60.0
 
 _GOES_ON = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.MESSAGE_DELETED})
-
-Observer = Callable[[Event], None]
-
-
-class Observers:
-    """Passes every event to several observers. An error of one does not affect the others."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
-
-    def __call__(self, event: Event) -> None:
-        """Pass on an event of the keeper."""
-        for observer in self._observers:
-            try:
-                observer(event)
-            except Exception:
-                logger.exception("sqs-heartbeat: an observer failed on %s", event.kind.value)
 
 
 class Watched(Protocol):

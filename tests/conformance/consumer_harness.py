@@ -65,7 +65,7 @@ class ConsumerHarness:
             interval=interval,
             clock=self.clock,
             jitter=lambda: 1.0,
-            observer=self._observe,
+            observers=[self._observe],
             dispatcher=self._carrier,
         )
         self._messages: dict[str, SimulatedMessage] = {}

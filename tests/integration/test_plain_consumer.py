@@ -350,7 +350,7 @@ def test_a_message_group_continues_although_the_observer_fails(
             if len(bodies) == 2:
                 break
     assert bodies == ["1", "2"]
-    assert "the observer failed on message-deleted" in caplog.text
+    assert "an observer failed on message-deleted" in caplog.text
 
 
 def test_a_failure_stops_its_message_group_until_it_is_received_again(world: World) -> None:

@@ -155,7 +155,7 @@ class Elsewhere:
             jitter=lambda: jitter,
             dispatcher=self.calls,
             board=self.leases,
-            observer=lambda event: self.end.report(event),
+            observers=[lambda event: self.end.report(event)],
         )
         sender = MessageSender(self.keeper, lambda *args, **kwargs: "copy", lambda job: job())
         self.end = KeeperEnd(

@@ -41,7 +41,7 @@ class AtOnceMachine(RuleBasedStateMachine):
             clock=self.linked.clock,
             jitter=lambda: jitter,
             dispatcher=self.calls,
-            observer=lambda event: None,
+            observers=[],
         )
         self.seen: list[tuple[str, str]] = []
         self.handles: list[str] = []

@@ -99,7 +99,7 @@ class KeeperProcess:
             interval=LONG,
             clock=worker.now,
             jitter=worker.world.random.random,
-            observer=self._observe,
+            observers=[self._observe],
             dispatcher=self.calls,
             board=_Boards(self.note_plan, self._forgotten.append, self.board, leases),
         )

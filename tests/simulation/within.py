@@ -46,7 +46,7 @@ class Within:
             interval=LONG,
             clock=worker.now,
             jitter=worker.world.random.random,
-            observer=EventRules(worker, self.board).note,
+            observers=[EventRules(worker, self.board).note],
             dispatcher=calls,
             board=self.board,
         )

@@ -133,7 +133,7 @@ class Joined:
             clock=clock,
             jitter=jitter,
             board=leases,
-            observer=self._observe,
+            observers=[self._observe],
             dispatcher=dispatcher,
         )
         sender = MessageSender(self.keeper, sqs.send_message, self._run)

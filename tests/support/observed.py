@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.page_data import PageData
 from celery_sqs_heartbeat.observe.status import StatusServer, pages_of, serve
-from celery_sqs_heartbeat.observe.watched import Observers, PolledQueues
+from celery_sqs_heartbeat.observe.watched import PolledQueues
 from tests.support.waiting import PATIENCE
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
@@ -57,7 +57,7 @@ class Observed:
         self.data, self.metrics, self.token = PageData(name), Metrics(), token
         self.keeper = ThreadKeeper(
             self.sqs,
-            observer=Observers(before, self.data, self.metrics),
+            observers=[before, self.data, self.metrics],
             **{"terms": LONG, **keeper},
         )
         # After a standstill it would be late, and so unhealthy at the first request.

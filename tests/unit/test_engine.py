@@ -46,7 +46,7 @@ class Awaited:
             SimpleNamespace(),
             clock=self.clock,
             jitter=lambda: 0.0,
-            observer=lambda event: None,
+            observers=[],
             dispatcher=self.dispatcher,
         )
         self.engine._wakeup.set = self.wake

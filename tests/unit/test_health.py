@@ -127,7 +127,7 @@ def test_a_call_that_ends_its_thread_still_gets_a_result(
     sqs = CountingSqs()
     if where == "call":
         sqs.before = die
-    keeper = new_keeper(sqs, **({"observer": lambda _: die()} if where == "observer" else {}))
+    keeper = new_keeper(sqs, **({"observers": [lambda _: die()]} if where == "observer" else {}))
     keeper.start()
     keeper.receive(QUEUE, MESSAGE)
     die.arm("sqs-heartbeat-call-1")

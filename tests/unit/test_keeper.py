@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -127,12 +126,14 @@ def test_a_faulty_adapter_does_not_end_the_keeper(
     assert keeper.flush(PATIENCE)
 
 
-def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
-    def observer(event: Event) -> None:
+def test_a_faulty_observer_ends_neither_the_keeper_nor_keeps_others_from_an_event(
+    sqs: ScriptedSqs, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(event: Event) -> None:
         raise ZeroDivisionError
 
-    logging.getLogger("celery_sqs_heartbeat.keeper.lease_engine").disabled = True
-    keeper = ThreadKeeper(sqs, terms=EAGER, observer=observer)
+    seen: list[EventKind] = []
+    keeper = ThreadKeeper(sqs, terms=EAGER, observers=[fail, lambda event: seen.append(event.kind)])
     keeper.start()
     try:
         for name in ("a", "b"):
@@ -140,8 +141,9 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
             sqs.wait_for(("extend", f"{name}-1"))
             keeper.done(f"{name}-1")
     finally:
-        logging.getLogger("celery_sqs_heartbeat.keeper.lease_engine").disabled = False
         keeper.stop()
+    assert seen.count(EventKind.MESSAGE_RECEIVED) == 2
+    assert "an observer failed on message-received" in caplog.text
 
 
 def test_several_calls_are_in_flight_when_one_connection_is_too_slow(
@@ -303,7 +305,7 @@ def test_a_stop_waits_for_events_that_are_being_reported(sqs: ScriptedSqs) -> No
         time.sleep(0.1)
         reported.append(event.kind.value)
 
-    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
+    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observers=[observe])
     keeper.start()
     keeper.receive(QUEUE, message())
     keeper.done("a-1")
@@ -315,7 +317,7 @@ def test_a_stop_waits_for_events_that_are_being_reported(sqs: ScriptedSqs) -> No
 def test_a_stop_reports_the_last_events(sqs: ScriptedSqs) -> None:
     reported: list[str] = []
     keeper = ThreadKeeper(
-        sqs, terms=LeaseTerms.of(30), observer=lambda event: reported.append(event.kind.value)
+        sqs, terms=LeaseTerms.of(30), observers=[lambda event: reported.append(event.kind.value)]
     )
     keeper.start()
     keeper.receive(QUEUE, message())
@@ -336,7 +338,7 @@ def test_observers_that_stop_the_keeper_do_not_wait_for_each_other(
             keeper.stop()
             stopped.release()
 
-    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
+    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observers=[observe])
     keeper.start()
     # From two queues: each delete is a separate call on its own thread.
     for name in ("a", "b"):
@@ -352,7 +354,7 @@ def test_a_receive_is_reported_in_the_next_tick_and_wakes_no_thread(
     told: list[str] = []
     woken: list[str] = []
     monkeypatch.setattr(AutoResetEvent, "set", lambda event: woken.append("woken"))
-    keeper = ThreadKeeper(sqs, observer=lambda event: told.append(event.kind.value))
+    keeper = ThreadKeeper(sqs, observers=[lambda event: told.append(event.kind.value)])
     keeper.step()
     keeper.receive(QUEUE, message())
     keeper.note_start("a-1")
