@@ -63,8 +63,8 @@ def test_a_receive_waits_only_so_long_that_the_threshold_remains_at_its_end(
     ("now", "expires_at", "max_lease", "expected"),
     [
         pytest.param(20.0, 30.0, 43_195, 30, id="the full timeout"),
-        pytest.param(43_170.0, 43_180.0, 43_195, 25, id="cut to the rest of the 12 hours"),
-        pytest.param(43_170.5, 43_180.0, 43_195, 24, id="and rounded down, never past them"),
+        pytest.param(43_175.0, 43_185.0, 10**9, 25, id="cut to the rest of the 12 hours"),
+        pytest.param(43_175.5, 43_185.0, 10**9, 24, id="and rounded down, never past them"),
         pytest.param(43_190.0, 43_195.0, 43_195, 0, id="nothing to gain"),
         pytest.param(43_200.0, 43_195.0, 43_195, 0, id="the 12 hours have passed"),
         pytest.param(90.0, 95.0, 100, 10, id="cut to max_lease"),

@@ -278,11 +278,12 @@ def test_room_waits_no_longer_than_for_a_push(worker: Worker, keeper: LinkedKeep
     assert channel.room == 10
 
 
-def test_room_may_shrink(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_less_room_is_said_at_once(worker: Worker, keeper: LinkedKeeper) -> None:
     channel = Channel(worker, 10)
-    channel.prefetch_count = 4
+    channel.give(4)
+    keeper.pull()
+    channel.prefetch_count = 8
     channel.allow()
-    keeper.push()
     assert channel.room == 4
 
 
