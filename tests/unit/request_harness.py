@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +20,7 @@ class _Request:
     """The part of a Celery request that these tests need."""
 
     name = "work"
-    task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
+    task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default", acks_late=False)
     acknowledged = False
     time_start = None
 
@@ -32,6 +32,8 @@ class _Request:
 
     def revoked(self) -> bool:
         return False
+
+    def on_accepted(self, pid: Any, time_accepted: Any) -> None: ...
 
     def acknowledge(self) -> None:
         self.acknowledged = True
@@ -75,9 +77,12 @@ class RequestHarness:
         self.settled: RecentKeys[str] = RecentKeys()
         self.note_run = bool
 
-    def receive(self, tag: str = "h", task: Any = None) -> Request:
-        """Receive a message, and make its request."""
-        self._linked.receive("https://sqs/1/q", message_of(tag, tag, 1), LeaseTerms.of(30), 30, 0.0)
+    def receive(self, tag: str = "h", task: Any = None, *, in_order: bool = False) -> Request:
+        """Receive a message, of a group if it is kept in order, and make its request."""
+        message, terms = message_of(tag, tag, 1), replace(LeaseTerms.of(30), in_order=in_order)
+        if in_order:
+            message["Attributes"] |= {"MessageGroupId": "g", "SequenceNumber": "1"}
+        self._linked.receive("https://sqs/1/q", message, terms, 30, 0.0)
         request = Request(SimpleNamespace(delivery_tag=tag, channel=self))
         request.task = task or request.task
         return request

@@ -37,17 +37,19 @@ class Request(LeasedRequest, CelerysRequest):
 
 
 @pytest.mark.parametrize(
-    ("time_start", "error", "is_given_back"),
+    ("time_start", "error", "is_green", "is_given_back"),
     [
-        pytest.param(1.0, None, True, id="it ran"),
-        pytest.param(None, None, False, id="it had not begun"),
-        pytest.param(1.0, NotImplementedError, False, id="its pool cannot stop it"),
+        pytest.param(1.0, None, False, True, id="it ran"),
+        pytest.param(1.0, None, True, True, id="it ran in a greenlet"),
+        pytest.param(None, None, False, False, id="it had not begun"),
+        pytest.param(1.0, NotImplementedError, False, False, id="its pool cannot stop it"),
     ],
 )
 def test_the_end_of_a_cancelled_task_is_a_failure_unless_celery_has_announced_it(
     desk: RequestHarness,
     time_start: float | None,
     error: type[Exception] | None,
+    is_green: bool,
     is_given_back: bool,
 ) -> None:
     released: list[str] = []
@@ -55,10 +57,14 @@ def test_the_end_of_a_cancelled_task_is_a_failure_unless_celery_has_announced_it
     desk.receive()
     request = Request(SimpleNamespace(delivery_tag="h", channel=channel), time_start)
     request.error = error
-    request.cancel(SimpleNamespace(is_green=False))
-    try:
-        raise LookupError
-    except LookupError:
-        request.on_failure(ExceptionInfo())
+    request.cancel(SimpleNamespace(is_green=is_green))
+    if is_green:
+        # Celery takes it for a task that succeeded.
+        request.acknowledge()
+    else:
+        try:
+            raise LookupError
+        except LookupError:
+            request.on_failure(ExceptionInfo())
     assert released == (["h cancelled"] if is_given_back else [])
     assert len(request.failures) == (0 if is_given_back else 1)

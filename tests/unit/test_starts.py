@@ -125,16 +125,15 @@ def test_a_request_whose_class_celery_does_not_derive_is_guarded_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accepted", "write_to", "expected"),
-    [(False, None, False), (True, None, True), (False, "a process", True)],
+    ("job", "expected"),
+    [
+        (job_of_process(accepted=False, write_to=None), False),
+        (job_of_process(accepted=True, write_to=None), True),
+        (job_of_process(accepted=False, write_to="a process"), True),
+        # Of threads or greenlets.
+        (None, True),
+        (Future(), True),
+    ],
 )
-def test_a_job_of_processes_outlives_its_consumer_once_one_has_it(
-    accepted: bool, write_to: str | None, expected: bool
-) -> None:
-    job = job_of_process(accepted=accepted, write_to=write_to)
+def test_a_job_outlives_its_consumer_unless_no_process_has_it_yet(job: Any, expected: bool) -> None:
     assert will_run(job) is expected
-
-
-@pytest.mark.parametrize("job", [None, Future()])
-def test_a_job_of_threads_or_greenlets_outlives_its_consumer(job: Any) -> None:
-    assert will_run(job)
