@@ -82,23 +82,20 @@ def test_a_request_that_is_gone_has_its_message_given_up(
     assert f"sqs-heartbeat: message a of {URL}, task None[None], was not settled" in caplog.text
 
 
-def test_a_job_that_is_gone_has_its_message_given_up_and_celery_forgets_the_request() -> None:
-    # Celery itself keeps the request of a task that it believes to be running.
-    scene, request, job = Scene(), Request(), Job()
-    scene.watch(request, scene.receive()).follow(job)
-    assert scene.look() == []
-    del job
-    assert scene.look() == [(RELEASED, "a")]
-    assert scene.forgotten == [request]
-
-
-def test_a_job_that_has_ended_need_not_be_gone() -> None:
-    # A stored error keeps its frames, and the frames keep the job.
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_job_that_is_gone_or_has_ended_has_its_message_given_up(has_ended: bool) -> None:
+    # Celery itself keeps the request of a task that it believes to be running. And a stored error
+    # keeps its frames, and the frames keep the job.
     scene, request, job = Scene(), Request(), Job()
     watch = scene.watch(request, scene.receive())
     watch.follow(job)
-    watch.end()
+    assert scene.look() == []
+    if has_ended:
+        watch.end()
+    else:
+        del job
     assert scene.look() == [(RELEASED, "a")]
+    assert scene.forgotten == [request]
 
 
 @pytest.mark.parametrize("settle", ["done", "release", "let_expire", "disown"])

@@ -119,14 +119,15 @@ def test_celery_checks_for_a_reject_before_it_checks_for_ignored_errors() -> Non
     assert ends == ["reject True"]
 
 
+def release() -> None:
+    raise ReleaseMessage(delay=90)
+
+
 def release_with_traceback(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     caplog.set_level(logging.INFO)
     caplog.clear()
     log_releases()
     log_releases()
-
-    def release() -> None:
-        raise ReleaseMessage(delay=90)
 
     with pytest.raises(ReleaseMessage):
         run_in_task(release, MESSAGE)
@@ -157,9 +158,6 @@ def test_for_a_task_that_acks_early_the_line_says_that_the_message_is_gone(
 ) -> None:
     log_releases()
 
-    def release() -> None:
-        raise ReleaseMessage(delay=90)
-
     with pytest.raises(ReleaseMessage):
         worker.run(release, acks_late=False)
     (record,) = caplog.records
@@ -170,14 +168,9 @@ def test_for_an_eager_task_the_line_says_so(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_releases()
-    app = Celery("eager", set_as_current=False)
-
-    @app.task(shared=False)
-    def release() -> None:
-        raise ReleaseMessage(delay=90)
-
+    task = Celery("eager", set_as_current=False).task(shared=False)(release)
     # Under the lease of the task that calls it.
-    assert worker.run(lambda: release.apply().state) == "REJECTED"
+    assert worker.run(lambda: task.apply().state) == "REJECTED"
     (record,) = caplog.records
     assert "has no effect here: the task was called eagerly" in record.getMessage()
     assert record.exc_info is None

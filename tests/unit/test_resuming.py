@@ -53,29 +53,6 @@ def kept(handle: str, goal: Goal = Goal.HOLD, pending: Action | None = None) -> 
     )
 
 
-def test_a_release_that_was_not_sent_is_sent_by_the_new_keeper() -> None:
-    worker = Worker()
-    holding = worker.released()
-    worker.board.show(kept("h", Goal.RELEASE))
-    assert worker.holdings.to_resume(0.0) == [(holding, False)]
-
-
-def test_a_release_that_was_planned_may_have_been_sent() -> None:
-    worker = Worker()
-    holding = worker.released()
-    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
-    assert worker.holdings.to_resume(0.0) == [(holding, True)]
-
-
-def test_an_answered_release_has_ended_even_if_the_worker_does_not_know() -> None:
-    worker = Worker()
-    worker.released()
-    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
-    worker.board.remove(kept("h", Goal.RELEASE))
-    assert worker.holdings.to_resume(0.0) == []
-    assert worker.holdings.ending == 0
-
-
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_release_that_the_keeper_sent_on_its_own_is_not_sent_again(is_over: bool) -> None:
     """Found by the simulation (storm-fifo-apart 4): a message behind one that is released."""

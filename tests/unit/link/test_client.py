@@ -526,11 +526,14 @@ def test_the_next_keeper_knows_that_only_a_release_makes_a_message_visible_so_ea
     assert worker.get(count=2) is receipt
 
 
+@pytest.mark.parametrize("is_known", [False, True])
 def test_a_release_that_was_not_sent_is_made_by_the_next_keeper(
-    worker: Worker, keeper: LinkedKeeper
+    worker: Worker, keeper: LinkedKeeper, is_known: bool
 ) -> None:
     worker.get()
     keeper.release("m-1", 0, "failed")
+    if is_known:
+        worker.deliver()
     worker.die(0)
     worker.start()
     assert worker.step() == ["release"]
