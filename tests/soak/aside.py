@@ -75,13 +75,7 @@ def _is_open(
     ends = knowledge_of(earlier, history, received_again_at).ends
     if received_again_at < ends:
         return False
-    releases = [
-        (call, entry)
-        for call, entry in earlier.changes
-        if call.worker == earlier.worker
-        and entry.timeout < earlier.queue.shortest
-        and call.started < received_again_at
-    ]
+    releases = [each for each in earlier.releases if each[0].started < received_again_at]
     if why_cut(earlier, history) is not None or (
         not releases and _was_never_sent(earlier, history, ends)
     ):

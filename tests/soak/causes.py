@@ -12,10 +12,9 @@ from tests.soak.blocks import Block, free, longest_overlap
 from tests.soak.cut import why_cut
 from tests.soak.delays import PAUSE_PART
 from tests.soak.delivery import Delivery, Run
-from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import next_keeper_could_keep, should_have_been_released
 from tests.soak.model import CHANGE, Call, Entry
-from tests.soak.overtaken import why_released_late
+from tests.soak.older_handles import why_cut_short, why_released_late
 from tests.soak.reading import came_late, on_the_way, was_read_at_the_end, why_unread
 from tests.soak.releases import (
     GRACE,
@@ -40,13 +39,7 @@ def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause |
         if entry.handle != delivery.entry.handle:
             return why_released_late(delivery, histories)
         return why_released(delivery, history, call.started)
-    tried = [
-        call
-        for call, entry in delivery.changes
-        if call.worker == delivery.worker
-        and entry.timeout < delivery.queue.shortest
-        and call.started < delivery.visible_at
-    ]
+    tried = [call for call, _ in delivery.releases if call.started < delivery.visible_at]
     if why := why_cut(delivery, history):
         return why
     if tried and (why := why_released(delivery, history, tried[0].started)):
@@ -154,12 +147,7 @@ def _refused(delivery: Delivery, history: WorkerHistory) -> list[Block]:
 
 def _calls_it_waits_for(delivery: Delivery) -> list[tuple[Call, Entry]]:
     """Return its own calls, and the releases of messages behind it in its group: these go first."""
-    behind = [
-        (call, entry)
-        for each in delivery.behind
-        for call, entry in each.changes
-        if entry.timeout < each.queue.shortest
-    ]
+    behind = [release for each in delivery.behind for release in each.releases]
     return [*delivery.changes, *delivery.deletes, *behind]
 
 

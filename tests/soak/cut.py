@@ -48,13 +48,7 @@ def why_cut(delivery: Delivery, history: WorkerHistory) -> Cause | None:
 
 
 def _was_cut(delivery: Delivery, history: WorkerHistory, at: float) -> bool:
-    releases = [
-        call
-        for call, entry in delivery.changes
-        if call.worker == delivery.worker
-        and entry.timeout < delivery.queue.shortest
-        and call.started <= at
-    ]
+    releases = [call for call, _ in delivery.releases if call.started <= at]
     if releases:
         return _was_under_way(releases[-1], at)
     # It may have been planned but not sent.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.soak.delays import call_patience, client_patience
@@ -117,6 +117,16 @@ class Delivery:
         """Its receive count."""
         return self.entry.count
 
+    @property
+    def releases(self) -> list[tuple[Call, Entry]]:
+        """Its worker's tries to release it."""
+        return self._changes_that(lambda entry: entry.timeout < self.queue.shortest)
+
+    @property
+    def extensions(self) -> list[tuple[Call, Entry]]:
+        """Its worker's tries to extend it."""
+        return self._changes_that(lambda entry: entry.timeout >= self.queue.shortest)
+
     def before(self) -> Iterator[Delivery]:
         """Yield the receives before it, the latest first."""
         each = self.previous
@@ -136,12 +146,18 @@ class Delivery:
         if run.ended + HASTE < self.receive.done:
             return True
         return run.ended < self.receive.done and any(
-            call.worker == self.worker
-            and entry.timeout < self.queue.shortest
-            and run.ended <= call.started < self.receive.done
+            run.ended <= call.started < self.receive.done
             for earlier in self.before()
-            for call, entry in earlier.changes
+            if earlier.worker == self.worker
+            for call, _ in earlier.releases
         )
+
+    def _changes_that(self, is_meant: Callable[[Entry], bool]) -> list[tuple[Call, Entry]]:
+        return [
+            (call, entry)
+            for call, entry in self.changes
+            if call.worker == self.worker and is_meant(entry)
+        ]
 
 
 @dataclass(kw_only=True)

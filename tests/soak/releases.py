@@ -102,13 +102,7 @@ def _why_its_next_keeper_did(delivery: Delivery, history: WorkerHistory, at: flo
     if delivery.run is not None or delivery.has_arrived:
         return None
     for down in history.downs:
-        tries = [
-            call.started
-            for call, entry in delivery.changes
-            if call.worker == delivery.worker
-            and entry.timeout < delivery.queue.shortest
-            and call.started > down.died_at
-        ]
+        tries = [call.started for call, _ in delivery.releases if call.started > down.died_at]
         was_held = delivery.receive.ended <= down.harm.at and down.died_at < at
         if was_held and free(down.died_at, min([at, *tries]), history.blocks) < GRACE:
             return Cause(NOT_HANDED_OVER, "its keeper died before it was handed over")

@@ -33,9 +33,8 @@ def longest_hold(delivery: Delivery) -> float:
         (
             float(entry.timeout)
             for earlier in delivery.before()
-            for call, entry in earlier.changes
-            if earlier.worker == call.worker == delivery.worker
-            and entry.timeout >= delivery.queue.shortest
+            for call, entry in earlier.extensions
+            if earlier.worker == delivery.worker
             and call.started < delivery.receive.ended
             and may_still_be_done(earlier, call, entry, answered_by=delivery.receive.started)
         ),

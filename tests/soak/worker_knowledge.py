@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from tests.soak.blocks import Block, after, free
 from tests.soak.delivery import HASTE, Delivery
-from tests.soak.model import CHANGE
 from tests.soak.releases import GRACE, why_released
 from tests.soak.stale_calls import longest_hold
 from tests.soak.table import Cause
@@ -45,12 +44,8 @@ def knowledge_of(
     is_certain, first_expired_at = True, math.inf
     told = [
         (call, entry.timeout)
-        for call, entry in delivery.changes
-        if call.operation == CHANGE
-        and call.worker == delivery.worker
-        and delivery.is_known(call, entry)
-        and call.ended <= by
-        and entry.timeout >= delivery.queue.shortest
+        for call, entry in delivery.extensions
+        if delivery.is_known(call, entry) and call.ended <= by
     ]
     for call, timeout in sorted(told, key=lambda each: each[0].ended):
         if call.ended >= ends and _was_stopped_by(delivery, call.ended + HASTE):
