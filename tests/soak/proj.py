@@ -120,47 +120,35 @@ def note_revoked(request: Any, expired: bool, **_: Any) -> None:
     note("expire" if expired else "stop", request)
 
 
-@app.task(bind=True)
-def work(self: Task[Any, Any], seconds: float) -> None:
-    note("start", self.request)
+def begin(task: Task[Any, Any], seconds: float) -> int:
+    """Record the start of a task, and sleep. Return its message's receive count."""
+    count = note("start", task.request)
     time.sleep(seconds)
-    note("end", self.request)
+    return count
 
 
-@app.task(bind=True, acks_late=False)
-def early(self: Task[Any, Any], seconds: float) -> None:
-    note("start", self.request)
-    time.sleep(seconds)
-    note("end", self.request)
+def succeed(task: Task[Any, Any], seconds: float) -> None:
+    begin(task, seconds)
+    note("end", task.request)
 
 
-@app.task(bind=True, rate_limit="2/s")
-def limited(self: Task[Any, Any], seconds: float) -> None:
-    note("start", self.request)
-    time.sleep(seconds)
-    note("end", self.request)
-
-
-@app.task(bind=True, acks_on_failure_or_timeout=False)
-def flaky(self: Task[Any, Any], seconds: float, times: int) -> None:
-    """Fails on the first receives of its message."""
-    count = note("start", self.request)
-    time.sleep(seconds)
-    if count <= times:
-        note("fail", self.request)
+def fail_at_first(task: Task[Any, Any], seconds: float, times: int = 0) -> None:
+    """Fail on the first receives of its message."""
+    if begin(task, seconds) <= times:
+        note("fail", task.request)
         raise ValueError("as it should")
-    note("end", self.request)
+    note("end", task.request)
 
 
-@app.task(bind=True, acks_on_failure_or_timeout=False)
-def step(self: Task[Any, Any], seconds: float, times: int = 0) -> None:
-    """A step of a message group, which may fail on the first receives of its message."""
-    count = note("start", self.request)
-    time.sleep(seconds)
-    if count <= times:
-        note("fail", self.request)
-        raise ValueError("as it should")
-    note("end", self.request)
+for name, do, options in (
+    ("work", succeed, {}),
+    ("early", succeed, {"acks_late": False}),
+    ("limited", succeed, {"rate_limit": "2/s"}),
+    ("flaky", fail_at_first, {"acks_on_failure_or_timeout": False}),
+    # A step of a message group.
+    ("step", fail_at_first, {"acks_on_failure_or_timeout": False}),
+):
+    app.task(bind=True, name=f"{__name__}.{name}", **options)(do)
 
 
 class NotAnException(BaseException):
@@ -170,8 +158,7 @@ class NotAnException(BaseException):
 @app.task(bind=True, acks_on_failure_or_timeout=False)
 def quits(self: Task[Any, Any], seconds: float, times: int) -> None:
     """Raises something that is not an `Exception` on the first receives of its message."""
-    count = note("start", self.request)
-    time.sleep(seconds)
+    count = begin(self, seconds)
     if count <= times:
         note("fail", self.request)
         # The other two would also end a pool's process, and with it the next task assigned to it.
@@ -184,8 +171,7 @@ def quits(self: Task[Any, Any], seconds: float, times: int) -> None:
 @app.task(bind=True)
 def bad(self: Task[Any, Any], seconds: float) -> None:
     """Fails, and its message is acked anyway: Celery's default."""
-    note("start", self.request)
-    time.sleep(seconds)
+    begin(self, seconds)
     note("fail", self.request)
     raise ValueError("as it should")
 
@@ -193,9 +179,7 @@ def bad(self: Task[Any, Any], seconds: float) -> None:
 @app.task(bind=True)
 def requeue(self: Task[Any, Any], seconds: float, times: int) -> None:
     """Requests another try on the first receives of its message."""
-    count = note("start", self.request)
-    time.sleep(seconds)
-    if count <= times:
+    if begin(self, seconds) <= times:
         note("reject", self.request)
         raise Reject("as it should", requeue=True)
     note("end", self.request)
@@ -204,8 +188,7 @@ def requeue(self: Task[Any, Any], seconds: float, times: int) -> None:
 @app.task(bind=True)
 def refuse(self: Task[Any, Any], seconds: float) -> None:
     """Rejects its message, which kombu deletes from a queue without dead letters."""
-    note("start", self.request)
-    time.sleep(seconds)
+    begin(self, seconds)
     note("reject", self.request)
     raise Reject("as it should", requeue=False)
 
@@ -213,8 +196,7 @@ def refuse(self: Task[Any, Any], seconds: float) -> None:
 @app.task(bind=True, max_retries=3)
 def again(self: Task[Any, Any], seconds: float, times: int) -> None:
     """Requests retries. Each retry is a new message."""
-    note("start", self.request)
-    time.sleep(seconds)
+    begin(self, seconds)
     if self.request.retries >= times:
         note("end", self.request)
         return
