@@ -138,15 +138,13 @@ class Delivery:
         """Return whether a run was started for it, or for an earlier receive of the same lease."""
         if run.worker != self.worker or run.count > self.count:
             return False
-        is_over = run.is_over or run.is_left_to_dead_letters(self.queue)
-        return run.count == self.count or not (is_over and self._came_after(run))
+        return run.count == self.count or not self._came_after(run)
 
     def _came_after(self, run: Run) -> bool:
-        """Return whether its worker knew by then that an earlier run had failed."""
-        if run.ended + HASTE < self.receive.done:
-            return True
-        return run.ended < self.receive.done and any(
-            run.ended <= call.started < self.receive.done
+        """Return whether its worker had given up an earlier run by then."""
+        is_over = run.is_over or run.is_left_to_dead_letters(self.queue)
+        return (is_over and run.ended + HASTE < self.receive.done) or any(
+            run.start <= call.started < self.receive.done
             for earlier in self.before()
             if earlier.worker == self.worker
             for call, _ in earlier.releases

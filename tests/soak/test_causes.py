@@ -873,6 +873,13 @@ def test_a_message_that_was_assigned_to_a_killed_pool_process_is_released() -> N
     assert redelivery == "it was assigned to a pool process that was killed"
 
 
+def test_a_message_that_was_released_for_a_killed_process_is_released_once() -> None:
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5).harm("pool-kill", "a", 2.0, pid=1)
+    story.hide("a", 1, 3.0, 0).receive("a", 2, 3.2).hide("a", 2, 4.0, 0)
+    story.receive("b", 3, 4.2).run("b", 3, 4.3, 5.0).delete("b", 3, 5.1)
+    assert story.verdict().faults == ["became visible after receive 2 without a cause"]
+
+
 def begun_after_it_came_again(started: float) -> Story:
     """Worker a receives its message again. Only then does the first receive's task run and fail."""
     story = Story(task="flaky").terminates("a").receive("a", 1, 1.0).harm("pause", "a", 2.0, 9.0)
