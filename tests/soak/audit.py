@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from tests.soak.batches import note_lost_of_batches
 from tests.soak.causes import cause_of
 from tests.soak.cut import note_unread_answers
 from tests.soak.delivery import Delivery, Message, Run
+from tests.soak.idle import idle_receives, was_handed_around, why_deleted, why_gone
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
-from tests.soak.releases import GRACE, LOST_SECONDS, was_stopped
+from tests.soak.releases import was_stopped
 from tests.soak.table import Cause, Row
 from tests.soak.worker_history import WorkerHistory, read_histories
 
@@ -68,30 +68,27 @@ def _judge(message: Message, records: Records, histories: dict[str, WorkerHistor
                 verdict.rows.append(cause.row)
     verdict.faults += message.order_faults
     _judge_runs(message, verdict, causes, histories)
-    _judge_deletes(message, verdict, histories)
+    _judge_deletes(message, verdict)
     verdict.account = _account(message, verdict, records, histories)
     if message.message_id in records.dead and message.deliveries:
         last = message.deliveries[-1]
-        causes[last.count] = cause_of(last, histories)
-        if causes[last.count] is None:
+        cause = causes[last.count] = cause_of(last, histories)
+        if cause is None:
             verdict.faults.append(
                 f"became a dead letter after receive {last.count} without a cause"
             )
-    verdict.unexecuted = [
-        str(causes.get(delivery.count) or _why_not_executed(delivery, message, verdict))
-        for delivery in message.deliveries
-        if delivery.run is None or delivery.run.count != delivery.count
-    ]
+        elif was_handed_around(last, message, cause, histories[last.worker]):
+            verdict.faults.append(f"became a dead letter because it was handed around: {cause}")
+    idle = idle_receives(message, causes, histories)
+    verdict.unexecuted = [why or "nothing" for why in idle.values()]
+    # Of a receive in `causes`, it is a fault already that nothing explains what followed it.
+    unexplained = [str(count) for count, why in idle.items() if not why and count not in causes]
+    if unexplained:
+        verdict.faults.append(
+            f"was received {message.deliveries[-1].count} times, receive {', '.join(unexplained)} "
+            "without an execution and without a cause"
+        )
     return verdict
-
-
-def _why_not_executed(delivery: Delivery, message: Message, verdict: Verdict) -> str:
-    """Return why the last receive of a message did not start its task."""
-    if delivery.next is not None:
-        return "nothing"
-    if delivery.run is not None:
-        return "its task had begun with an earlier receive"
-    return "expired" if message.expired else verdict.account
 
 
 def _judge_runs(
@@ -111,12 +108,12 @@ def _judge_runs(
             verdict.faults.append(f"{earlier.worker} ran it again although it knew of it")
         # The first receive by another worker took the message away from the earlier run. A
         # receive by the same worker continued its lease.
-        between = [count for count in causes if earlier.count <= count < later.count]
+        between = [each for each in message.deliveries if earlier.count <= each.count < later.count]
         taken = next(
-            (count for count in between if deliveries[count + 1].worker != earlier.worker),
+            (each for each in between if each.next and each.next.worker != earlier.worker),
             between[-1],
         )
-        verdict.causes.append(str(causes[taken] or "nothing"))
+        verdict.causes.append(str(causes[taken.count] or "nothing"))
 
 
 def _was_over(
@@ -132,29 +129,14 @@ def _was_over(
     )
 
 
-def _judge_deletes(message: Message, verdict: Verdict, histories: dict[str, WorkerHistory]) -> None:
+def _judge_deletes(message: Message, verdict: Verdict) -> None:
     for delivery in message.deliveries:
         for call, entry in delivery.deletes:
-            if entry.done and not _may_delete(message, delivery, call.started, histories):
+            # That one is acked when the pool accepts it, shortly before it starts.
+            is_due = message.task == "early" or why_deleted(delivery, message, call.started)
+            if entry.done and not is_due:
                 verdict.faults.append(f"was deleted as receive {delivery.count} without a reason")
                 return
-
-
-def _may_delete(
-    message: Message, delivery: Delivery, at: float, histories: dict[str, WorkerHistory]
-) -> bool:
-    if message.expired or message.was_sent_again(delivery, at):
-        return True
-    if message.task == "early":
-        # Acked when the pool accepts it, shortly before the task starts.
-        return True
-    return any(
-        run.worker == delivery.worker
-        and run.count <= delivery.count
-        and run.is_closed
-        and run.ended <= at
-        for run in message.runs
-    )
 
 
 def _account(
@@ -169,16 +151,10 @@ def _account(
         if verdict.duplicates:
             return "done again"
         return ONCE if len(message.runs) == 1 else "done once, started more than once"
-    if message.expired:
-        return "expired"
-    if message.deleted and message.was_sent_again(
-        message.deliveries[-1], message.deleted[0].started
-    ):
-        return "sent again"
     if any(run.is_closed for run in message.runs):
         return "failed as intended, and deleted"
-    if message.task == "early" and _was_cut_short(message, histories):
-        return "lost by design: acked before it ran, and its process was killed"
+    if message.deleted and (why := why_gone(message, histories[message.deleted[0].worker])):
+        return why
     verdict.faults.append("was lost: deleted and never done")
     return "lost"
 
@@ -191,16 +167,3 @@ def _account_kept(message: Message, verdict: Verdict, records: Records) -> str:
     if most is None or len(message.deliveries) < most:
         verdict.faults.append("became a dead letter too early")
     return "dead letter"
-
-
-def _was_cut_short(message: Message, histories: dict[str, WorkerHistory]) -> bool:
-    assert message.deleted is not None
-    call = message.deleted[0]
-    history = histories[call.worker]
-    since = message.runs[-1].start if message.runs else call.started - GRACE
-    if message.runs and history.killed(message.runs[-1].pid, since, math.inf):
-        return True
-    if not message.runs and history.did(["pool-kill"], since - LOST_SECONDS, since + GRACE):
-        return True
-    ends = history.did(["kill", "cold", "soft"], since - LOST_SECONDS, math.inf)
-    return bool(ends) and history.info.ended >= since

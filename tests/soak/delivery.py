@@ -166,7 +166,7 @@ class Message:
         group: Its message group in a FIFO queue; empty elsewhere.
         sequence: Its sequence number, which grows within the group.
         copies: The sends of all messages for its task: this one, retries, and copies of a message
-            that was received for the last time.
+            that was received for the last time. SQS may not have accepted them.
         order_faults: Descriptions of runs that began before its turn.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 
 from tests.soak.delivery import Delivery, Message, Run
@@ -13,9 +14,13 @@ from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Note, Records
 def read_messages(records: Records) -> list[Message]:
     """Return every message that was sent, with everything that is known about it."""
     messages: dict[str, Message] = {}
+    copies: dict[str, list[Call]] = defaultdict(list)
     for call in records.calls:
-        if call.operation == SEND and (message_id := call.entries[0].message_id):
-            headers = call.entries[0].headers
+        if call.operation != SEND:
+            continue
+        headers = call.entries[0].headers
+        copies[headers["id"]].append(call)
+        if message_id := call.entries[0].message_id:
             messages[message_id] = Message(
                 message_id=message_id,
                 queue=records.queues[call.queue],
@@ -24,11 +29,8 @@ def read_messages(records: Records) -> list[Message]:
                 task_id=headers["id"],
                 group=call.entries[0].group if records.queues[call.queue].is_fifo else "",
                 sequence=call.entries[0].sequence,
+                copies=copies[headers["id"]],
             )
-    of_task: dict[str, list[Call]] = {}
-    for message in messages.values():
-        message.copies = of_task.setdefault(message.task_id, [])
-        message.copies.append(message.sent)
     by_handle = _add_deliveries(messages, records.calls)
     _add_ends(by_handle, records.calls)
     for note in sorted(records.notes, key=lambda note: note.at):

@@ -248,9 +248,9 @@ class Story:
         assert verdict.faults == []
         return verdict
 
-    def send_again(self, worker: str, at: float) -> Story:
+    def send_again(self, worker: str, at: float, *, fails: bool = False) -> Story:
         """A worker sends a copy of the message."""
-        return self._send("copy", worker=worker, at=at)
+        return self._send("" if fails else "copy", worker=worker, at=at)
 
     def _send(
         self, message_id: str, *, sequence: int = 2, worker: str = "soak", at: float = 0.0
@@ -258,8 +258,8 @@ class Story:
         entry = Entry(
             message_id=message_id,
             headers={"id": "t", "task": f"proj.{self.task}", "expires": self.expires},
-            done=True,
-            told=True,
+            done=bool(message_id),
+            told=bool(message_id),
             group=self.group,
             sequence=sequence,
         )

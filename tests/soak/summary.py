@@ -27,6 +27,8 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
     duplicates = Counter(
         cause for verdict in verdicts if verdict.duplicates for cause in verdict.causes
     )
+    idle = Counter(why for verdict in verdicts for why in verdict.unexecuted)
+    received = sum(len(verdict.message.deliveries) for verdict in verdicts)
     tables: dict[str, Mapping[str, object]] = {
         "messages by task": Counter(verdict.message.task for verdict in verdicts),
         "messages by outcome": Counter(verdict.account for verdict in verdicts),
@@ -41,9 +43,7 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
         "why messages were received again": Counter(
             cause for verdict in verdicts for cause in verdict.redeliveries
         ),
-        "why receives did not start their task": Counter(
-            why for verdict in verdicts for why in verdict.unexecuted
-        ),
+        f"receives without an execution, {idle.total()} of {received}": idle,
         "extra receives by cause of the table": shares(verdicts),
         "calls, without empty receives": calls,
         "workers": Counter(info.pool for info in records.workers.values()),

@@ -1,8 +1,9 @@
 """Runs the soak: no message may be lost, and none done again without a cause.
 
-The test fails if the audit cannot explain a message's history, if a cause explains more than its
-share (`table.py`), or if a worker exits without a reason or does not exit. The records of a soak
-are kept in its folder: `python -m tests.soak RECORDS` audits them again.
+The test fails if the audit cannot explain a message's history, or a receive that led to no
+execution, if a cause explains more than its share (`table.py`), or if a worker exits without a
+reason or does not exit. The records of a soak are kept in its folder: `python -m tests.soak
+RECORDS` audits them again.
 
 `SOAK_SECONDS` sets the duration and `SOAK_SEED` the seed (`make soak`). The same seed makes the
 same choices. But processes are not deterministic, so their behaviour differs between runs.
