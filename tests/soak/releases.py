@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tests.soak.blocks import after, free
+from tests.soak.blocks import after, free, since_when
 from tests.soak.delivery import HASTE, Delivery, Run
 from tests.soak.gathering import WAIT
 from tests.soak.table import (
@@ -162,7 +162,9 @@ def _why_released_before_its_start(
     if stops := history.stops(at):
         return Cause(WAITED_IN_SHUTDOWN, f"it waited in a {stops[-1].what} shutdown")
     received = delivery.receive.started
-    if history.lost_connection(received, at):
+    # Its keeper polls until the worker has closed its consumer.
+    before = since_when(received, HASTE, history.still)
+    if history.lost_connection(before, at):
         return Cause(DISCONNECTED, "it was waiting when its worker lost the connection")
     if delivery.has_arrived and history.did(["pool-kill"], received - LOST_SECONDS, at):
         return Cause(POOL_KILLED, "it was assigned to a pool process that was killed")

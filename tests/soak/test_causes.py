@@ -280,10 +280,19 @@ def test_a_keeper_reads_a_message_although_its_worker_loses_the_connection(lost:
     assert cut(lost).verdict().faults == UNEXPLAINED
 
 
-def test_a_message_that_arrives_as_the_connection_is_lost_is_released() -> None:
-    story = Story().harm("break", "a", 1.2).receive("a", 1, 1.0).hide("a", 1, 1.3, 0)
-    verdict = story.receive("b", 2, 1.5).run("b", 2, 1.6, 2.0).delete("b", 2, 2.1).verdict()
-    assert verdict.redeliveries == ["it was waiting when its worker lost the connection"]
+@pytest.mark.parametrize(
+    ("lost", "paused", "is_explained"),
+    [(1.2, 0, True), (0.7, 0, True), (0.5, 0, False), (0.1, 0.8, True), (0.1, 0.4, False)],
+)
+def test_a_message_that_arrives_as_the_connection_is_lost_is_released(
+    lost: float, paused: float, *, is_explained: bool
+) -> None:
+    # Its keeper polls until the worker has closed its consumer, which a stopped worker can't.
+    story = Story().harm("break", "a", lost).stop_without_keeper("a", lost, lost + paused)
+    story.receive("a", 1, 1.0).hide("a", 1, 1.3, 0).receive("b", 2, 1.5)
+    verdict = story.run("b", 2, 1.6, 2.0).delete("b", 2, 2.1).verdict()
+    why = "it was waiting when its worker lost the connection"
+    assert verdict.redeliveries == [why if is_explained else "nothing"]
 
 
 def answered_after_its_keeper_had_ended(*, fault: str, ended: float) -> Story:
