@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import KeeperHealth
 from celery_sqs_heartbeat.observe import watched
 from celery_sqs_heartbeat.sqs import long_polls
 from celery_sqs_heartbeat.sqs.long_polls import MAX_POLLS
@@ -244,7 +243,7 @@ def test_the_polls_of_a_queue_kept_in_order_ask_for_no_more_than_has_room_to_wai
 
 @pytest.mark.parametrize(
     ("name", "stops", "goes_on"),
-    [("health", KeeperHealth(late=True), KeeperHealth()), ("ending", 1_000, 999)],
+    [("is_late", True, False), ("ending", 1_000, 999)],
     ids=["the keeper is behind", "a thousand deletes are not confirmed"],
 )
 def test_polls_stop_meanwhile_and_go_on_within_a_second(
