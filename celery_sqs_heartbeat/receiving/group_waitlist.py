@@ -138,10 +138,10 @@ class GroupWaitlist:
             for waiting in self._due(key):
                 waiting.take(waiting.arrived)
 
-    def leave(self, cause: str, queue: str | None = None) -> None:
-        """Release all waiting messages, of one queue or of all."""
+    def leave(self, cause: str, queue: str) -> None:
+        """Release all waiting messages of a queue."""
         for key, group in tuple(self._waiting.items()):
-            if queue is None or all(each.arrived.queue.name == queue for each in group):
+            if all(each.arrived.queue.name == queue for each in group):
                 self._waiting.pop(key, None)
                 for each in reversed(group):
                     self._release(each.arrived, cause)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import counted, get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal
@@ -32,6 +32,8 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 logger = get_logger(__name__)
 
+#: Why messages of a consumer that has ended are released.
+CLOSED = "consumer closed"
 _NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
 _NOT_STARTED = {
     ReceivedAs.REDELIVERED: (
@@ -91,7 +93,6 @@ class Intake:
         self._ready: list[Arrived] = []
         self._limit = self._handed_over = 0
         self._ended: set[str] = set()
-        self._has_ended = False
 
     @property
     def room(self) -> int:
@@ -118,13 +119,17 @@ class Intake:
         """Hand messages of queues over, which may have ended before."""
         self._ended.difference_update(queues)
 
-    def end(self, queue: str | None = None) -> None:
-        """Hand no more messages of a queue over, or none at all. Release those that wait."""
+    def end(self, queues: Sequence[str], cause: str = CLOSED) -> None:
+        """Hand no more messages of queues over. Release those that wait.
+
+        Args:
+            cause: Why those that wait for another of their group are released.
+        """
+        # All at once: meanwhile, no message may begin to wait for its group.
         with self._lock:
-            if queue is None:
-                self._has_ended = True
-            else:
-                self._ended.add(queue)
+            for queue in queues:
+                self._waitlist.leave(cause, queue)
+            self._ended.update(queues)
             self._release_ended()
 
     def take(
@@ -140,8 +145,8 @@ class Intake:
             queue: As it was when its receive was sent.
             sent_at: When that was, in seconds of the keeper's clock.
         """
-        if not self._is_open(queue.name):
-            self.refuse(queue, messages, sent_at=sent_at)
+        if queue.name in self._ended:
+            self._refuse(queue, messages, sent_at)
             return
         fresh = self._lease_all(queue, messages, sent_at)
         now = self._keeper.now()
@@ -152,10 +157,8 @@ class Intake:
         if kept := [each for each in fresh if each not in over and self._is_held(each)]:
             self._keep(kept)
 
-    def refuse(
-        self, queue: ConsumedQueue, messages: Iterable[Message], *, sent_at: float
-    ) -> list[Message]:
-        """Release the messages of an answer that no one takes. Return those that were new."""
+    def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], sent_at: float) -> None:
+        """Release the messages of an answer that no one takes."""
         with self._keeper.gathering():
             new = [
                 each for each in messages if self._lease(queue, each, sent_at)[0] is ReceivedAs.NEW
@@ -163,7 +166,11 @@ class Intake:
             # The last message of a group first.
             for message in reversed(new):
                 self._release_one(message, NOT_DELIVERED)
-        return new
+        logger.info(
+            "sqs-heartbeat: released %s received from %s without a consumer",
+            counted(len(messages), "message"),
+            queue.name,
+        )
 
     def look(self) -> list[Arrived]:
         """Hand over what may start by now. Return it."""
@@ -187,9 +194,6 @@ class Intake:
                 arrived.queue.name,
             )
         return over
-
-    def _is_open(self, queue: str) -> bool:
-        return not self._has_ended and queue not in self._ended
 
     def _lease_all(
         self, queue: ConsumedQueue, messages: Iterable[Message], sent_at: float
@@ -298,10 +302,10 @@ class Intake:
 
     def _release_ended(self) -> None:
         """Release the messages whose consumer has ended, the last one first."""
-        for batch in [each for each in self._batches if not self._is_open(each.queue.name)]:
+        for batch in [each for each in self._batches if each.queue.name in self._ended]:
             self._batches.remove(batch)
             self._release([*batch.ours, *batch.left])
-        ended = [each for each in self._ready if not self._is_open(each.queue.name)]
+        ended = [each for each in self._ready if each.queue.name in self._ended]
         for each in ended:
             self._ready.remove(each)
         self._release(ended)

@@ -6,21 +6,20 @@ arrives after the end of its consumer is released by the thread that reads it.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.escaping import counted, get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import least_beside
 from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
-from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
@@ -31,8 +30,6 @@ logger = get_logger(__name__)
 #: The number of unconfirmed deletes and releases at which receiving pauses. Without it, an outage
 #: of SQS's deletes would pile up work without limit.
 MAX_ENDING = 1_000
-#: Why messages of a consumer that has ended are released.
-CLOSED = "consumer closed"
 #: How often a poll's thread looks again, in seconds.
 _LOOK_SECONDS = 0.02
 
@@ -44,7 +41,6 @@ class Receiver:
         clients: Returns the client for a queue at a URL.
         waitlist: The messages that wait for another of their group, of all channels.
         polled: Records how SQS answers the polls.
-        lock: Is held while the record of messages changes.
         intake: Leases the messages and hands them over.
         all_polls: Returns the open polls of all channels.
         concurrency: How many tasks the worker runs at once; 0 if not known.
@@ -57,7 +53,6 @@ class Receiver:
         clients: Callable[[str], Any],
         waitlist: GroupWaitlist,
         polled: PolledQueues,
-        lock: threading.RLock,
         intake: Intake,
         all_polls: Callable[[], Iterable[Poll]],
         concurrency: int,
@@ -66,7 +61,6 @@ class Receiver:
         self._clients = clients
         self._waitlist = waitlist
         self._polled = polled
-        self._lock = lock
         self._all_polls = all_polls
         self._concurrency = concurrency
         self._queues: dict[str, ConsumedQueue] = {}
@@ -102,10 +96,7 @@ class Receiver:
         self._queues.pop(queue, None)
         self._receiving.remove(queue)
         self._polled.rest(queue)
-        with self._lock:
-            self._waitlist.leave(CLOSED, queue)
-            # Within the lock: meanwhile, none of its messages may begin to wait for its group.
-            self.intake.end(queue)
+        self.intake.end([queue])
 
     def stop(self, cause: str = CLOSED) -> None:
         """Receive no more, and release what is not handed over.
@@ -117,10 +108,7 @@ class Receiver:
         """
         self._has_ended = True
         self._receiving.stop()
-        with self._lock:
-            for queue in tuple(self._queues):
-                self._waitlist.leave(cause, queue)
-            self.intake.end()
+        self.intake.end(tuple(self._queues), cause)
 
     def join(self, timeout: float) -> bool:
         """Wait until no poll is open. Return whether that took at most `timeout` seconds."""
@@ -234,9 +222,7 @@ class Receiver:
     def _take(self, poll: Poll, answered: Sequence[Any]) -> None:
         """Lease messages, on the thread of their poll, and have them handed over."""
         queue, messages = poll.queue, _readable(answered)
-        if queue is not None and messages and not self.wants(queue.name):
-            self._refuse(queue, messages, poll)
-        elif queue is not None and messages:
+        if queue is not None and messages:
             self.intake.take(queue, messages, sent_at=poll.sent_at)
             while self.intake.is_unsure and not self._has_ended:
                 time.sleep(_LOOK_SECONDS)
@@ -244,14 +230,6 @@ class Receiver:
         # Not before the messages are leased or released: the log's lock may be held while a
         # shutdown waits for this thread.
         _log_unreadable(poll.source.name, len(answered) - len(messages), len(answered))
-
-    def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], poll: Poll) -> None:
-        self.intake.refuse(queue, messages, sent_at=poll.sent_at)
-        logger.info(
-            "sqs-heartbeat: released %s received from %s without a consumer",
-            counted(len(messages), "message"),
-            queue.name,
-        )
 
 
 def ends_at(polls: Iterable[Poll], queue_url: str) -> float:

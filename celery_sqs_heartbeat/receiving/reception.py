@@ -14,8 +14,8 @@ from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
-from celery_sqs_heartbeat.receiving.intake import Intake
-from celery_sqs_heartbeat.receiving.receiver import CLOSED, Receiver, ends_at
+from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake
+from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
@@ -171,7 +171,6 @@ class Reception:
             clients=self._clients,
             waitlist=self._waitlist,
             polled=self.polled,
-            lock=self._lock,
             intake=intake,
             all_polls=lambda: self.polls,
             concurrency=self._concurrency,

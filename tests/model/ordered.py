@@ -126,10 +126,8 @@ class Receiving:
 
     def close(self, channel: int) -> None:
         queue = self.channels.pop(channel)
-        with self._lock:
-            self.groups.leave("consumer closed", queue.name)
-            self._intake(channel).end()
-            del self._intakes[channel]
+        self._intake(channel).end([queue.name])
+        del self._intakes[channel]
 
     def end(self) -> None:
         for channel in tuple(self.channels):

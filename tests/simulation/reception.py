@@ -212,9 +212,7 @@ class SimulatedReceiving(Receiving):
             source.is_idle, source.last = not messages, len(messages)
             source.is_busy = len(messages) >= poll.count
             poll.is_over = True
-        if messages and not receiver.wants(queue.name):
-            receiver.intake.refuse(queue, messages, sent_at=sent_at)
-        elif messages:
+        if messages:
             receiver.intake.take(queue, messages, sent_at=sent_at)
         if not is_late:
             self._close(poll)

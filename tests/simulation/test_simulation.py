@@ -345,7 +345,7 @@ _allow = Intake.allow
 
 
 def _lease_only(
-    intake: Intake, queue: ConsumedQueue, messages: Iterable[Message], *, sent_at: float
+    intake: Intake, queue: ConsumedQueue, messages: Iterable[Message], sent_at: float
 ) -> None:
     for message in messages:
         intake._lease(queue, message, sent_at)
@@ -359,7 +359,7 @@ def _allow_too_many(intake: Intake, limit: int) -> None:
     ("name", "broken", "kind", "seed", "said"),
     [
         pytest.param(
-            "refuse", _lease_only, "storm", 1, "8: ", id="the last poll's messages are kept"
+            "_refuse", _lease_only, "storm", 1, "8: ", id="the last poll's messages are kept"
         ),
         pytest.param(
             "_release_ended",

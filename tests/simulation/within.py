@@ -122,14 +122,11 @@ class Within:
 
     def close_channel(self) -> None:
         """Lose the channel, and abandon its polls."""
-        for queue in self._world.queues:
-            self._waitlist.leave("consumer closed", queue.url)
-            self._intake.end(queue.url)
+        self.end_receiving("consumer closed")
 
-    def end_receiving(self) -> None:
+    def end_receiving(self, cause: str = "shutdown") -> None:
         """Hand no more messages over."""
-        self._intake.end()
-        self._waitlist.leave("shutdown")
+        self._intake.end([queue.url for queue in self._world.queues], cause)
 
     def read_last_polls(self) -> None:
         """Read the open polls to their end."""

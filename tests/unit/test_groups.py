@@ -198,7 +198,7 @@ def test_a_message_that_is_released_is_hidden_from_our_own_polls() -> None:
     scene = Scene(limit=1)
     scene.poll_left = 7.0
     scene.receive("m1", "m2", "m3")
-    scene.groups.leave("shutdown")
+    scene.groups.leave("shutdown", QUEUE)
     assert scene.causes() == {"m2": "shutdown", "m3": NO_ROOM}
     assert [scene.lease(name).release_delay for name in ("m2", "m3")] == [7.0, 7.0]
 

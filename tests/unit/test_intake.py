@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -200,19 +199,19 @@ def test_a_message_whose_lease_ends_while_it_waits_for_a_confirmation_is_not_han
 
 
 @pytest.mark.parametrize(
-    ("end", "released"),
+    ("ended", "released"),
     [
-        pytest.param(lambda intake: intake.end("q"), ["m3", "m2", "m1"], id="its consumer"),
-        pytest.param(lambda intake: intake.end(), ["m3", "m2", "m1"], id="its channel"),
-        pytest.param(lambda intake: intake.end("other"), [], id="another consumer"),
+        pytest.param(["q"], ["m3", "m2", "m1"], id="its consumer"),
+        pytest.param(["other", "q"], ["m3", "m2", "m1"], id="its channel"),
+        pytest.param(["other"], [], id="another consumer"),
     ],
 )
 def test_what_waits_is_released_at_the_end_from_the_last_message(
-    end: Callable[[Intake], object], released: list[str]
+    ended: list[str], released: list[str]
 ) -> None:
     scene = Scene()
     scene.receive(*messages("m1", "m2", "m3"), age=LATE)
-    end(scene.intake)
+    scene.intake.end(ended)
     assert scene.released == released
     assert scene.causes() == dict.fromkeys(released, NOT_DELIVERED)
     scene.confirm("m1", "m2", "m3")
@@ -224,7 +223,7 @@ def test_an_answer_that_arrives_after_the_end_is_released_unless_its_consumer_ha
     None
 ):
     scene = Scene()
-    scene.intake.end("q")
+    scene.intake.end(["q"])
     scene.receive(*messages("m1", "m2"))
     assert (scene.taken, scene.released) == ([], ["m2", "m1"])
     scene.intake.begin("q")
@@ -242,7 +241,7 @@ def test_of_an_answer_that_is_being_leased_at_the_end_nothing_is_left(
 
     def receive_and_end(*args: Any, **options: Any) -> ReceivedAs:
         receipt = receive(*args, **options)
-        scene.intake.end("q")
+        scene.intake.end(["q"])
         return receipt
 
     monkeypatch.setattr(scene.keeper, "receive", receive_and_end)
