@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,48 +52,37 @@ class QueueDirectory:
         self._read = read
         self._run = run
         self._clock = clock
-        # Re-entrant: a signal handler calls this, too, and may interrupt a thread with the lock.
-        self._lock = threading.RLock()
         self._known: dict[str, tuple[QueueAttributes, float]] = {}
         # The last logged cause by queue, because unreadable attributes are requested repeatedly.
         self._logged: dict[str, str] = {}
 
     def get(self, queue_url: str) -> QueueAttributes:
-        """Return a queue's attributes. Waits for SQS only the first time."""
+        """Return a queue's attributes. Waits for SQS only the first time.
+
+        Without a lock, because a signal handler calls this, too. At worst, two threads read them.
+        """
         known = self._known.get(queue_url)
-        if known is not None and not self._is_old(*known):
-            return known[0]
-        with self._lock:
-            known = self._known.get(queue_url)
-            is_old = known is not None and self._is_old(*known)
-            if known is not None and is_old:
-                self._known[queue_url] = (known[0], self._clock())
         if known is None:
             self._refresh(queue_url)
-            with self._lock:
-                return self._known[queue_url][0]
-        if is_old:
-            # Outside the lock: with gevent and eventlet, starting a thread lets others run.
+            return self._known[queue_url][0]
+        attributes, read_at = known
+        if self._clock() - read_at >= (REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS):
+            # First, because starting a thread lets others run with gevent and eventlet.
+            self._known[queue_url] = (attributes, self._clock())
             self._run(lambda: self._refresh(queue_url))
-        return known[0]
-
-    def _is_old(self, attributes: QueueAttributes, read_at: float) -> bool:
-        lasts = REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS
-        return self._clock() - read_at >= lasts
+        return attributes
 
     def _refresh(self, queue_url: str) -> None:
         try:
             attributes = self._read(queue_url)
         except Exception as error:
-            with self._lock:
-                known = self._known.get(queue_url)
+            known = self._known.get(queue_url)
             # Attributes that were read before stay valid.
             attributes = known[0] if known else QueueAttributes(is_known=False)
             self._log(queue_url, error, attributes)
         else:
             self._logged.pop(queue_url, None)
-        with self._lock:
-            self._known[queue_url] = (attributes, self._clock())
+        self._known[queue_url] = (attributes, self._clock())
 
     def _log(self, queue_url: str, error: Exception, attributes: QueueAttributes) -> None:
         cause = _cause_of(error)
