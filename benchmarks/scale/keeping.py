@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 import psutil
@@ -59,11 +59,11 @@ class Watch:
             self.calls = self.extended = self.late = self.expired = 0
             self.least_left = float(TERMS.visibility_timeout)
 
-    def send(self, call: Call) -> Sequence[Outcome]:
+    def send(self, call: Call, may_send: Callable[[], bool]) -> Sequence[Outcome]:
         """Make a call."""
         with self._lock:
             self.calls += 1
-        return self._sqs.send(call)
+        return self._sqs.send(call, may_send)
 
     def note(self, event: Event) -> None:
         """Count an event."""

@@ -10,12 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from types import FrameType, TracebackType
 from typing import Any
 
 import boto3
-from botocore.config import Config
 
 from celery_sqs_heartbeat.common.values import is_number, is_whole
 from celery_sqs_heartbeat.consumer.hand_over import HandOver, Messages
@@ -30,32 +28,12 @@ from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings.release_delay import backoff
-from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import short_config
-from celery_sqs_heartbeat.sqs.long_polls import (
-    ANSWER_SECONDS,
-    MAX_POLLS,
-    Poll,
-    Raw,
-    Receiving,
-    Source,
-)
-from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
-from celery_sqs_heartbeat.sqs.sending import guard
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
+from celery_sqs_heartbeat.sqs.plain_sqs import ATTRIBUTES, PlainSqs
 
 #: How long `close` waits by default, in seconds. Kubernetes kills a program 30 s after SIGTERM
 #: (terminationGracePeriodSeconds).
 CLOSE_SECONDS = 25.0
-#: What SQS is asked to say of a message. All servers know the older parameter `AttributeNames`.
-_ATTRIBUTES = [
-    "ApproximateReceiveCount",
-    "ApproximateFirstReceiveTimestamp",
-    "SentTimestamp",
-    "MessageGroupId",
-    "SequenceNumber",
-]
-#: A call is tried once: its caller repeats it in its own time.
-_RETRIES = {"total_max_attempts": 1, "mode": "standard"}
 
 
 class LeaseKeeper:
@@ -110,20 +88,14 @@ class LeaseKeeper:
         self._observer = observer
         self._signals = signals
         self._former: dict[int, Any] = {}
-        given = options.pop("config", None) or Config()
-        polls = Config(
-            read_timeout=self._wait + ANSWER_SECONDS,
-            max_pool_connections=max(1, MAX_POLLS * len(queues)),
-            retries=_RETRIES,
+        self._sqs = PlainSqs(
+            session,
+            options,
+            threshold=self._terms.threshold,
+            wait=self._wait,
+            queues=len(queues),
         )
-        new_client = partial((session or boto3.Session()).client, "sqs", **options)
-        calls = new_client(config=given.merge(short_config(self._terms.threshold)))
-        self._polls = new_client(config=given.merge(polls))
-        guard(self._polls)
-        if session is None:
-            prepare_calls(calls)
-            prepare_calls(self._polls)
-        self._keeper = ThreadKeeper(BotoSqs(calls), terms=self._terms, observers=[self._observe])
+        self._keeper = ThreadKeeper(self._sqs, terms=self._terms, observers=[self._observe])
         self._hands = HandOver(max_messages)
         self._is_closed = False
         self._starting = threading.Lock()
@@ -253,33 +225,16 @@ class LeaseKeeper:
         self._keeper.start()
 
     def _source(self, queue: str) -> Source:
-        url = queue if "://" in queue else self._url_of(queue)
-        return Source(url, self._poll)
-
-    def _url_of(self, name: str) -> str:
-        try:
-            return str(self._polls.get_queue_url(QueueName=name)["QueueUrl"])
-        except self._polls.exceptions.QueueDoesNotExist as error:
-            region = self._polls.meta.region_name
-            raise ConfigurationError(
-                [
-                    f"LeaseKeeper({name!r}): SQS knows no such queue in {region}, or hides it: "
-                    "create it, or correct its name, region_name or endpoint_url"
-                ]
-            ) from error
+        return Source(queue if "://" in queue else self._sqs.url_of(queue), self._poll)
 
     def _poll(self, poll: Poll) -> Sequence[Raw]:
-        params = {
-            "QueueUrl": poll.source.name,
-            "MaxNumberOfMessages": poll.count,
-            "WaitTimeSeconds": self._wait,
-            "VisibilityTimeout": self._terms.visibility_timeout,
-            "AttributeNames": _ATTRIBUTES,
-            "MessageAttributeNames": ["All"],
-        }
-        answer = make_call(self._polls, "ReceiveMessage", params)
-        messages: Sequence[Raw] = answer.get("Messages", ())
-        return messages
+        return self._sqs.receive(
+            poll.source.name,
+            count=poll.count,
+            wait=self._wait,
+            timeout=self._terms.visibility_timeout,
+            attributes=ATTRIBUTES,
+        )
 
     def _take(self, poll: Poll, raws: Sequence[Raw]) -> None:
         with self._keeper.gathering():

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.sqs.sending import sending_while
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -33,7 +32,7 @@ class ThreadDispatcher:
     after `Call.send_by`. It then counts as failed.
 
     Args:
-        sqs: Makes the calls. Right before it sends, it asks `sqs.sending` whether it may.
+        sqs: Makes the calls.
         now: Returns monotonic seconds.
     """
 
@@ -84,8 +83,7 @@ class ThreadDispatcher:
         try:
             # If it was given up while it waited for a thread, its leases are in another call.
             if not job.is_given_up:
-                with sending_while(functools.partial(self._may_send, call, job)):
-                    outcomes = list(self._sqs.send(call))
+                outcomes = list(self._sqs.send(call, functools.partial(self._may_send, call, job)))
         except Exception:
             logger.exception(
                 "sqs-heartbeat: unexpected error in a call. The keeper repeats its extensions and "

@@ -40,7 +40,7 @@ from celery_sqs_heartbeat.link.serving import (
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
+from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.options import find_session_function
 
 logger = logging.getLogger(__name__)
@@ -90,9 +90,9 @@ class KeeperMain:
             token=hello.token,
             name=hello.name,
         )
-        self._clients = ClientPool(new_session)
-        self._poll_clients = ClientPool(new_session, poll_config)
-        sqs = BotoSqs(self._clients, self._clients.address)
+        # A poll outlasts the timeouts of the other calls.
+        self._clients, self._poll_clients = ClientPool(new_session), ClientPool(new_session)
+        sqs = BotoSqs(self._clients, self._poll_clients, self._clients.address)
         #: Make clients, and send messages again.
         self._others = CallerThreads(MAX_CALLS, "sqs-heartbeat-other")
         self._outlet = Outlet(deliveries, hello.keeper)
@@ -110,7 +110,7 @@ class KeeperMain:
         self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
         self._reception = Reception(
             self._keeper,
-            clients=self._poll_clients,
+            sqs=sqs,
             sender=self._sender,
             deliver=self._leases.deliver,
             keep=self._leases.keep,
@@ -244,7 +244,7 @@ class KeeperMain:
             case ["reach", queue_url, threshold, address, config]:
                 read = read_config(config)
                 self._clients.use(read, queue_url, threshold, address=address)
-                self._poll_clients.use(read, address, 0.0)
+                self._poll_clients.use(read, address, None)
                 # The client is made now: on a busy machine this takes a second, and the first call
                 # may be too urgent to wait for it.
                 self._others.submit(partial(self._make_client, queue_url))

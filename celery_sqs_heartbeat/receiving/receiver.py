@@ -20,10 +20,10 @@ from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
-from celery_sqs_heartbeat.sqs.prepared_requests import make_call
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 
 logger = get_logger(__name__)
 
@@ -38,7 +38,7 @@ class Receiver:
     """The polls of one channel, and the messages that they bring.
 
     Args:
-        clients: Returns the client for a queue at a URL.
+        sqs: Makes the receives.
         waitlist: The messages that wait for another of their group, of all channels.
         polled: Records how SQS answers the polls.
         intake: Leases the messages and hands them over.
@@ -50,7 +50,7 @@ class Receiver:
         self,
         *,
         keeper: ThreadKeeper,
-        clients: Callable[[str], Any],
+        sqs: BotoSqs,
         waitlist: GroupWaitlist,
         polled: PolledQueues,
         intake: Intake,
@@ -58,7 +58,7 @@ class Receiver:
         concurrency: int,
     ) -> None:
         self._keeper = keeper
-        self._clients = clients
+        self._sqs = sqs
         self._waitlist = waitlist
         self._polled = polled
         self._all_polls = all_polls
@@ -204,12 +204,14 @@ class Receiver:
             return self.wants(name)
 
         try:
-            client = self._clients(queue.url)
-            guard(client)
-            with sending_while(may_send):
-                answer = make_call(
-                    client, "ReceiveMessage", queue.parameters(poll.count, int(poll.waits))
-                )
+            messages = self._sqs.receive(
+                queue.url,
+                count=poll.count,
+                wait=int(poll.waits),
+                timeout=queue.timeout,
+                attributes=queue.attributes,
+                may_send=may_send,
+            )
         except Exception:
             if self.wants(name):
                 polled.unanswered(name, poll.sent_at)
@@ -217,7 +219,7 @@ class Receiver:
         finally:
             poll.is_over = True
         polled.answered(name)
-        return _received(answer)
+        return messages
 
     def _take(self, poll: Poll, answered: Sequence[Any]) -> None:
         """Lease messages, on the thread of their poll, and have them handed over."""
@@ -242,12 +244,6 @@ def ends_at(polls: Iterable[Poll], queue_url: str) -> float:
         ),
         default=0.0,
     )
-
-
-def _received(answer: Any) -> list[Any]:
-    """Return the messages of an answer, of whatever shape it is."""
-    messages = answer.get("Messages") if isinstance(answer, dict) else None
-    return messages if isinstance(messages, list) else []
 
 
 def _readable(messages: Sequence[Any]) -> list[Message]:

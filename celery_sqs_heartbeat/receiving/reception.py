@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
@@ -29,7 +30,7 @@ class Reception:
     """Receives for the channels of one worker. For any thread.
 
     Args:
-        clients: Returns the client for a queue at a URL.
+        sqs: Makes the receives.
         sender: Sends messages again that a release would make dead letters.
         deliver: Takes messages for a channel, by its number, and returns how many of them have
             ended by then.
@@ -46,7 +47,7 @@ class Reception:
         self,
         keeper: ThreadKeeper,
         *,
-        clients: Callable[[str], Any],
+        sqs: BotoSqs,
         sender: MessageSender,
         deliver: Callable[[int, list[Arrived]], int],
         keep: Callable[[list[Arrived]], object],
@@ -56,7 +57,7 @@ class Reception:
         self.polled = PolledQueues()
         self.is_urgent = False
         self._keeper = keeper
-        self._clients = clients
+        self._sqs = sqs
         self._sender = sender
         self._deliver = deliver
         self._keep = keep
@@ -168,7 +169,7 @@ class Reception:
         )
         return Receiver(
             keeper=self._keeper,
-            clients=self._clients,
+            sqs=self._sqs,
             waitlist=self._waitlist,
             polled=self.polled,
             intake=intake,

@@ -1,4 +1,8 @@
-"""Makes the keeper's calls, and reads the answer for each entry."""
+"""The boundary to SQS: makes a keeper's calls with boto3, and reads the answers.
+
+A keeper receives, and makes the calls that its book has planned. It knows neither clients nor the
+parameters and errors of SQS.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call
-from celery_sqs_heartbeat.sqs.sending import checked, guard
+from celery_sqs_heartbeat.sqs.sending import sending_while
 
 logger = get_logger(__name__)
 
@@ -188,11 +192,6 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
     return Outcome.UNKNOWN
 
 
-def is_expected(error: BaseException) -> bool:
-    """Return whether the error is one that SQS or the network may cause."""
-    return isinstance(error, (ClientError, BotoCoreError, OSError))
-
-
 @dataclass(frozen=True, slots=True)
 class QueueAttributes:
     """The attributes of a queue.
@@ -217,48 +216,80 @@ class BotoSqs:
     Args:
         client: A boto3 SQS client, or a function that returns the client for a queue URL.
             Several threads may use a client at the same time. Give it short timeouts and
-            no retries (`short_config`), because the keeper repeats calls itself. It is guarded
-            (`sending.guard`).
+            no retries (`short_config`), because the keeper repeats calls itself.
+        polls: The same for receives, with timeouts that are longer than their waits. None for a
+            keeper that does not receive.
         address: Returns the URL at which a queue is reached now, if that may change.
     """
 
     def __init__(
         self,
         client: Any | Callable[[str], Any],
+        polls: Any | Callable[[str], Any] = None,
         address: Callable[[str], str] = lambda queue_url: queue_url,
     ) -> None:
-        self._client = client
+        self._client = client if callable(client) else lambda queue_url: client
+        self._polls = polls if callable(polls) else lambda queue_url: polls
         self._address = address
         self._reason = ""
 
-    def client_for(self, queue_url: str) -> Any:
-        """Return the client for a queue.
+    def receive(
+        self,
+        queue_url: str,
+        *,
+        count: int,
+        wait: int,
+        timeout: int | None,
+        attributes: Mapping[str, Sequence[str]],
+        may_send: Callable[[], bool] = lambda: True,
+    ) -> Sequence[Any]:
+        """Wait for messages, and return those of the answer, whatever they are.
+
+        Args:
+            queue_url: Where the queue is reached now.
+            count: The most messages to return.
+            wait: How long to wait for the first, in seconds.
+            timeout: The visibility timeout to request, in seconds; None to request none.
+            attributes: What to return with each message: further parameters of the call.
+            may_send: See `send`.
 
         Raises:
-            Exception: Any error of the function that returns the client.
+            CallGivenUp: It may not be sent.
+            Exception: Any error of boto3, or of the function that returns the client.
         """
-        client = self._client(queue_url) if callable(self._client) else self._client
-        guard(client)
-        return client
+        params: dict[str, Any] = {
+            "QueueUrl": queue_url,
+            "MaxNumberOfMessages": count,
+            "WaitTimeSeconds": wait,
+            **attributes,
+        }
+        if timeout is not None:
+            params["VisibilityTimeout"] = timeout
+        client = self._polls(queue_url)
+        with sending_while(client, may_send):
+            answer = make_call(client, "ReceiveMessage", params)
+        return _items(answer, "Messages")
 
-    def send(self, call: Call) -> Sequence[Outcome]:
-        """Make a batch call. Errors of SQS or the network become outcomes."""
+    def send(self, call: Call, may_send: Callable[[], bool] = lambda: True) -> Sequence[Outcome]:
+        """Make a batch call. Errors of SQS or the network become outcomes.
+
+        Args:
+            may_send: Is called on this thread right before the call is sent, and returns whether
+                it may be.
+        """
         try:
-            try:
-                client = checked(self.client_for(call.queue_url))
-            except ConfigurationError as error:
-                return self._not_sent(call, error)
-            self._reason = ""
-            answer = self._make(client, call)
-        except Exception as error:
-            if not is_expected(error):
-                raise
+            answer = self._make(call, may_send)
+        except ConfigurationError as error:
+            return self._not_sent(call, error)
+        except (ClientError, BotoCoreError, OSError) as error:
             shown = _without_handles(repr(error), call)
             logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
             return [of_exception(error, call.kind.value)] * len(call.entries)
         return read_answer(answer, len(call.entries))
 
-    def _make(self, client: Any, call: Call) -> Any:
+    def _make(self, call: Call, may_send: Callable[[], bool]) -> Any:
+        client = self._client(call.queue_url)
+        self._reason = ""
         entries: list[dict[str, Any]] = [
             {"Id": str(index), "ReceiptHandle": entry.receipt_handle}
             for index, entry in enumerate(call.entries)
@@ -267,7 +298,8 @@ class BotoSqs:
         if call.kind is CallKind.CHANGE_VISIBILITY:
             for item, entry in zip(entries, call.entries, strict=True):
                 item["VisibilityTimeout"] = entry.timeout
-        return make_call(client, f"{call.kind.value}Batch", params)
+        with sending_while(client, may_send):
+            return make_call(client, f"{call.kind.value}Batch", params)
 
     def _not_sent(self, call: Call, error: ConfigurationError) -> Sequence[Outcome]:
         """Log why a call is not made. Log it again only for another reason, or after a call."""
@@ -298,7 +330,7 @@ class BotoSqs:
             else each
             for name, each in content["MessageAttributes"].items()
         }
-        sent = self.client_for(queue_url).send_message(
+        sent = self._client(queue_url).send_message(
             QueueUrl=self._address(queue_url),
             MessageBody=content["MessageBody"],
             MessageAttributes=attributes,
@@ -312,7 +344,7 @@ class BotoSqs:
         Raises:
             Exception: Any error of boto3.
         """
-        answer = self.client_for(queue_url).get_queue_attributes(
+        answer = self._client(queue_url).get_queue_attributes(
             QueueUrl=self._address(queue_url),
             AttributeNames=["VisibilityTimeout", "RedrivePolicy", "QueueArn"],
         )
@@ -332,15 +364,13 @@ def read_answer(answer: Any, count: int) -> list[Outcome]:
 
     An entry that the answer does not mention, or only in an unknown form, is UNKNOWN.
     """
-    outcomes = [Outcome.UNKNOWN] * count
-    indexes = {str(index): index for index in range(count)}
-    for failed in _dicts(answer, "Failed"):
-        if (index := _index(failed, indexes)) is not None:
-            outcomes[index] = of_error(failed)
-    for successful in _dicts(answer, "Successful"):
-        if (index := _index(successful, indexes)) is not None:
-            outcomes[index] = Outcome.DONE
-    return outcomes
+    outcomes = dict.fromkeys(map(str, range(count)), Outcome.UNKNOWN)
+    for kind, meaning in (("Failed", of_error), ("Successful", lambda entry: Outcome.DONE)):
+        for entry in _items(answer, kind):
+            index = entry.get("Id") if isinstance(entry, dict) else None
+            if isinstance(index, str) and index in outcomes:
+                outcomes[index] = meaning(entry)
+    return list(outcomes.values())
 
 
 def read_attributes(attributes: Mapping[str, Any]) -> QueueAttributes:
@@ -357,14 +387,7 @@ def read_attributes(attributes: Mapping[str, Any]) -> QueueAttributes:
     return QueueAttributes(timeout, max_receives, arn=arn if isinstance(arn, str) else None)
 
 
-def _dicts(answer: Any, key: str) -> list[Mapping[str, Any]]:
-    items = answer.get(key) if isinstance(answer, Mapping) else None
-    if not isinstance(items, list):
-        return []
-    # `dict` first, because a check for `Mapping` takes long.
-    return [item for item in items if isinstance(item, (dict, Mapping))]
-
-
-def _index(item: Mapping[str, Any], indexes: Mapping[str, int]) -> int | None:
-    identity = item.get("Id")
-    return indexes.get(identity) if isinstance(identity, str) else None
+def _items(answer: Any, key: str) -> list[Any]:
+    """Return a list of an answer, of whatever shape it is."""
+    items = answer.get(key) if isinstance(answer, dict) else None
+    return items if isinstance(items, list) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS, NewSession
 from celery_sqs_heartbeat.sqs.prepared_requests import prepare_calls
+from celery_sqs_heartbeat.sqs.sending import guard
 
 #: The limits of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before its leases expire.
@@ -33,10 +34,6 @@ MAKING_SECONDS = 5.0
 _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it expires, in seconds.
 _STS_MARGIN_SECONDS = 60
-
-#: Returns the configuration of a client whose timeouts fit a threshold (seconds), from kombu's
-#: `client-config`.
-ConfigOf = Callable[[float, Mapping[str, Any]], Config]
 
 
 def short_config(threshold: float, client_config: Mapping[str, Any] | None = None) -> Config:
@@ -61,11 +58,6 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
             retries={"total_max_attempts": 1, "mode": "standard"},
         )
     )
-
-
-def poll_config(_: float, client_config: Mapping[str, Any]) -> Config:
-    """Return a configuration for long polls. kombu's `client-config` has timeouts that fit them."""
-    return Config(**client_config)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,34 +94,34 @@ class BrokerConfig:
         )
 
 
+#: How a queue is reached, and the threshold that the timeouts fit, in seconds (`new_client`).
+_Use = tuple[BrokerConfig, float | None]
+
+
 class ClientPool:
     """Makes a client for each queue and reuses it.
 
     Threads share clients, which boto3 allows. Each client has its own session, because sessions
     must not be shared. A client takes about 0.1 s of CPU. If each call made its own while there is
     none, a busy machine would make nothing but clients, and the keeper would give all calls up.
-
-    Args:
-        config_of: Returns the configuration of its clients.
     """
 
-    def __init__(
-        self,
-        new_session: NewSession | None = None,
-        config_of: ConfigOf = short_config,
-    ) -> None:
+    def __init__(self, new_session: NewSession | None = None) -> None:
         self._new_session = new_session
-        self._config_of = config_of
-        self._uses: dict[str, tuple[BrokerConfig, float]] = {}
+        self._uses: dict[str, _Use] = {}
         self._addresses: dict[str, str] = {}
         self._clients: dict[str, _Making] = {}
         # Re-entrant: a signal handler may need a client, and interrupt a thread with the lock.
         self._lock = RLock()
 
     def use(
-        self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
+        self,
+        config: BrokerConfig,
+        queue_url: str,
+        threshold: float | None,
+        address: str | None = None,
     ) -> None:
-        """Reach `queue_url` with `config`, with timeouts that fit `threshold` (seconds).
+        """Reach `queue_url` with `config`, with timeouts that fit `threshold` (`new_client`).
 
         Args:
             address: The URL at which the queue is reached from now on, if it is another one.
@@ -158,32 +150,33 @@ class ClientPool:
                     is_mine = True
             if is_mine:
                 # Without the lock: with a role it waits for STS, and other queues must not wait.
-                self._make(making, queue_url)
+                self._make(making, queue_url, *use)
             else:
                 wait([making.client], making.late_at - clock.now())
             if making.client.done():
                 return making.client.result()
 
-    def _make(self, making: _Making, queue_url: str) -> None:
-        config, threshold = making.use
+    def _make(
+        self, making: _Making, queue_url: str, config: BrokerConfig, threshold: float | None
+    ) -> None:
         try:
-            client = new_client(
-                config, queue_url, threshold, self._new_session, config_of=self._config_of
-            )
+            client = new_client(config, queue_url, threshold, self._new_session)
         except BaseException as error:
-            with self._lock:
-                if self._clients.get(queue_url) is making:
-                    del self._clients[queue_url]
+            making.use = None
             making.client.set_exception(error)
         else:
             making.client.set_result(client)
 
 
 class _Making:
-    """A client that one call makes, and others wait for."""
+    """A client that one call makes, and others wait for.
 
-    def __init__(self, use: tuple[BrokerConfig, float]) -> None:
-        self.use = use
+    Attributes:
+        use: What it is for; None if it could not be made.
+    """
+
+    def __init__(self, use: _Use) -> None:
+        self.use: _Use | None = use
         self.client: Future[Any] = Future()
         self.late_at = clock.now() + MAKING_SECONDS
 
@@ -196,17 +189,17 @@ class _Making:
 def new_client(
     config: BrokerConfig,
     queue_url: str,
-    threshold: float,
+    threshold: float | None,
     new_session: NewSession | None = None,
-    config_of: ConfigOf = short_config,
 ) -> Any:
-    """Return a new boto3 SQS client for a queue, like kombu's but with other timeouts.
+    """Return a new boto3 SQS client for a queue, like kombu's. It is guarded (`guard`).
 
     Args:
+        threshold: See `short_config`. None for long polls, which kombu's timeouts fit.
         new_session: Makes the client's session. If it is None, the configuration is used.
-        config_of: See `ClientPool`.
     """
-    client_config = config_of(threshold, config.client_config)
+    given = config.client_config
+    client_config = Config(**given) if threshold is None else short_config(threshold, given)
     queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
     region = (queue or {}).get("region", config.region)
     if new_session is not None:
@@ -225,6 +218,7 @@ def new_client(
         endpoint_url=config.endpoint_url,
         config=client_config,
     )
+    guard(client)
     if new_session is None:
         prepare_calls(client)
     return client

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
@@ -121,8 +120,7 @@ class ConsumedQueue:
         batch: The most messages that one receive asks for.
         wait: How long a poll waits for messages, in seconds.
         pause: The pause after an empty answer, in seconds.
-        system_attributes: Which of SQS's attributes to request with each message.
-        sender_attributes: Which of the sender's.
+        attributes: What to request with each message, see `BotoSqs.receive`.
     """
 
     name: str
@@ -135,8 +133,7 @@ class ConsumedQueue:
     batch: int = SQS.most_received
     wait: int = 0
     pause: float = 0.0
-    system_attributes: Sequence[str] = ()
-    sender_attributes: Sequence[str] = ()
+    attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def terms_of(self, task: str | None) -> LeaseTerms:
         """Return the terms of the lease on a task's message."""
@@ -145,17 +142,3 @@ class ConsumedQueue:
     def wait_of(self, *, is_beside: bool) -> int:
         """Return how long a poll waits, in seconds; less beside another poll of the queue."""
         return min(self.wait, WAIT_BESIDE) if is_beside else self.wait
-
-    def parameters(self, count: int, wait: int) -> dict[str, Any]:
-        """Return the parameters of a receive (SQS API reference, ReceiveMessage)."""
-        parameters = {
-            "QueueUrl": self.url,
-            "MaxNumberOfMessages": count,
-            "WaitTimeSeconds": wait,
-            "MessageSystemAttributeNames": self.system_attributes,
-        }
-        if self.sender_attributes:
-            parameters["MessageAttributeNames"] = self.sender_attributes
-        if self.timeout is not None:
-            parameters["VisibilityTimeout"] = self.timeout
-        return parameters

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from botocore.client import BaseClient
+
 from celery_sqs_heartbeat.common import clock
 
 _may_send: ContextVar[Callable[[], bool]] = ContextVar("may_send", default=lambda: True)
@@ -31,27 +33,21 @@ class CallGivenUp(OSError):
 
 
 @contextmanager
-def sending_while(may_send: Callable[[], bool]) -> Iterator[None]:
-    """Call `may_send` right before a client sends a call of this thread or greenlet."""
+def sending_while(client: Any, may_send: Callable[[], bool]) -> Iterator[None]:
+    """Call `may_send` right before a client sends a call of this thread or greenlet.
+
+    A guarded client does that itself. For other clients it is done here.
+
+    Raises:
+        CallGivenUp: The call may not be sent.
+    """
     token = _may_send.set(may_send)
     try:
+        if getattr(client, _GUARDED, False) is not True:
+            _refuse_given_up()
         yield
     finally:
         _may_send.reset(token)
-
-
-def checked(client: Any) -> Any:
-    """Return the client of a call that is sent now.
-
-    A guarded client checks right before it sends whether the call was given up. For other clients
-    it is checked here.
-
-    Raises:
-        CallGivenUp: The call was given up, and the client does not check that itself.
-    """
-    if getattr(client, _GUARDED, False) is not True:
-        _refuse_given_up()
-    return client
 
 
 def guard(client: Any) -> None:
@@ -60,9 +56,6 @@ def guard(client: Any) -> None:
     It opens new connections every ten seconds, and after a call that failed. Calls that are under
     way keep theirs. A second call does nothing.
     """
-    # A keeper that has no boto3 client imports this module, too.
-    from botocore.client import BaseClient
-
     if not isinstance(client, BaseClient) or hasattr(client, _GUARDED):
         return
     setattr(client, _GUARDED, True)

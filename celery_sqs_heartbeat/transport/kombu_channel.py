@@ -96,11 +96,10 @@ class KombuChannel(SQS.Channel):
         payload: Payload = self._message_to_python(message, queue, self.queue_url(queue))
         return payload
 
-    def wanted_attributes(self) -> tuple[Any, Any]:
-        """Return which system attributes and which of the sender's to request with each message."""
-        wanted = self.get_message_attributes
-        system = wanted.get("MessageSystemAttributeNames", self.fetch_message_attributes)
-        return system, wanted["MessageAttributeNames"]
+    def wanted_attributes(self) -> Mapping[str, Any]:
+        """Return what to request with each message, see `BotoSqs.receive`."""
+        system = {"MessageSystemAttributeNames": self.fetch_message_attributes}
+        return {**system, **self.get_message_attributes}
 
     def takes_slot(self, delivery_tag: str) -> bool:
         """Return whether a message has a prefetch slot."""

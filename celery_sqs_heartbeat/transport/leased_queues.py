@@ -270,7 +270,6 @@ class LeasedQueues:
             # The timeouts of calls are shortened to fit it.
             config, threshold, address = self._reached[lease_url]
             self._use(config, lease_url, min(threshold, terms.threshold), address)
-        system_attributes, sender_attributes = channel.wanted_attributes()
         keeps_order = self._settings.keeps_order(queue)
         batch = self._settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
         return ConsumedQueue(
@@ -288,8 +287,7 @@ class LeasedQueues:
                 threshold=terms.threshold,
             ),
             pause=float(channel.connection.polling_interval or 0),
-            system_attributes=system_attributes,
-            sender_attributes=sender_attributes,
+            attributes=channel.wanted_attributes(),
         )
 
     def _reach(self, queue: str, queue_url: str, config: BrokerConfig) -> None:

@@ -109,7 +109,7 @@ class WorkerHeartbeat(Heartbeat):
         super().__init__(
             keeper=LinkedKeeper(HeldMessages(table), Inlet(ours.detach())),
             settings=settings,
-            queues=QueueDirectory(BotoSqs(clients, clients.address).queue_attributes, _run),
+            queues=QueueDirectory(BotoSqs(clients, address=clients.address).queue_attributes, _run),
             clients=clients,
             leases=leases,
         )

@@ -187,7 +187,7 @@ def test_a_keeper_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_pas
     unused: Any = Mock()
     receiving = reception.Reception(
         unused,
-        clients=unused,
+        sqs=unused,
         sender=unused,
         deliver=unused,
         keep=unused,

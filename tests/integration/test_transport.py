@@ -57,7 +57,7 @@ class ChannelHarness:
         read = read_settings(conf.get)
         self.joined = joined = Joined(most_waiting=read.fifo_waiting, concurrency=concurrency)
         self.keeper, self.poll_clients = joined.keeper, joined.poll_clients
-        attributes_of = BotoSqs(joined.clients, joined.clients.address).queue_attributes
+        attributes_of = BotoSqs(joined.clients, address=joined.clients.address).queue_attributes
         self.heartbeat = Heartbeat(
             keeper=joined.worker,
             settings=read,

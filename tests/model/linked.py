@@ -66,7 +66,7 @@ class Calls:
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
 
-    def send(self, call: Call) -> Sequence[Outcome]:
+    def send(self, call: Call, may_send: object) -> Sequence[Outcome]:
         raise AssertionError("calls are dispatched")
 
     def answer(self, index: int, outcomes: Sequence[Outcome]) -> Call:

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.link.serving import LinkedLeases
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.simulation.looking import next_look
@@ -38,7 +39,7 @@ class SimulatedReception(Reception):
         self._looks_at: float | None = None
         super().__init__(
             keeper,
-            clients=lambda url: None,
+            sqs=BotoSqs(None),
             sender=sender,
             deliver=leases.deliver,
             keep=leases.keep,

@@ -419,7 +419,7 @@ def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
 
     monkeypatch.setattr(Line, "__init__", with_the_old_reader)
     with pytest.raises(BrokenLink):
-        World("calm-apart", 11).run()
+        World("calm-apart", 2).run()
 
 
 _record_of = Record.of

@@ -27,7 +27,7 @@ from celery_sqs_heartbeat.link.messages import read_config, read_event
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool, poll_config
+from celery_sqs_heartbeat.sqs.clients import ClientPool
 from tests.support.waiting import PATIENCE, wait_until
 
 #: Places in the table: more than the leases of any test.
@@ -42,7 +42,7 @@ class PollClients(ClientPool):
     """
 
     def __init__(self) -> None:
-        super().__init__(None, poll_config)
+        super().__init__()
         self.prepare: Callable[[], object] = bool
 
     def __call__(self, queue_url: str) -> Any:
@@ -118,7 +118,7 @@ class Joined:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.clients, self.poll_clients = ClientPool(), poll_clients or PollClients()
-        sqs = BotoSqs(self.clients, self.clients.address)
+        sqs = BotoSqs(self.clients, self.poll_clients, self.clients.address)
         self._table = Table(mmap(-1, Table.size_for(PLACES)))
         ours, theirs = delivery_sockets()
         self._inlet = _NotingInlet(ours.detach())
@@ -139,7 +139,7 @@ class Joined:
         sender = MessageSender(self.keeper, sqs.send_message, self._run)
         self.reception = Reception(
             self.keeper,
-            clients=self.poll_clients,
+            sqs=sqs,
             sender=sender,
             deliver=leases.deliver,
             keep=leases.keep,
@@ -200,7 +200,7 @@ class Joined:
             case ["reach", queue_url, threshold, address, config]:
                 read = read_config(config)
                 self.clients.use(read, queue_url, threshold, address=address)
-                self.poll_clients.use(read, address, 0.0)
+                self.poll_clients.use(read, address, None)
             case _:
                 assert self._end.take(message), message
 

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Semaphore
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from botocore.exceptions import ConnectionClosedError
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.sending import CallGivenUp, checked, guard, sending_while
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.book_harness import BookHarness
 
@@ -30,8 +31,8 @@ class HangingSqs:
         self.begun: list[int] = []
         self.let_go = threading.Event()
 
-    def send(self, call: Call) -> Sequence[Outcome]:
-        checked(None)
+    def send(self, call: Call, may_send: Callable[[], bool]) -> Sequence[Outcome]:
+        assert may_send()
         self.begun.append(call.number)
         self.let_go.wait()
         return [Outcome.DONE] * len(call.entries)
@@ -223,12 +224,13 @@ def client(sent: list[str]) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("may_send", "error"), [(lambda: True, ConnectionClosedError), (lambda: False, CallGivenUp)]
 )
-def test_a_client_sends_nothing_for_a_call_that_was_given_up(
+def test_a_receive_is_sent_only_if_it_still_may_be(
     client: SimpleNamespace,
     sent: list[str],
     may_send: Callable[[], bool],
     error: type[Exception],
 ) -> None:
-    with sending_while(may_send), pytest.raises(error):
-        client.get_queue_attributes(QueueUrl="http://127.0.0.1:9/1/q")
+    receive = partial(BotoSqs(None, client).receive, "http://127.0.0.1:9/1/q", count=1, wait=0)
+    with pytest.raises(error):
+        receive(timeout=None, attributes={}, may_send=may_send)
     assert bool(sent) is may_send()

@@ -54,7 +54,7 @@ def channel_of(slots: Callable[[], int | None], **parts: Any) -> Any:
         wait_time_seconds=10,
         qos=SimpleNamespace(prefetch_count=10, can_consume_max_estimate=slots),
         queue_url=lambda queue: f"https://sqs/1/{queue}",
-        wanted_attributes=lambda: ([], []),
+        wanted_attributes=dict,
         **parts,
     )
 

@@ -54,7 +54,7 @@ class CountingSqs:
         self.before: Callable[[], None] = lambda: None
         self.sent = 0
 
-    def send(self, call: Call) -> Sequence[Outcome]:
+    def send(self, call: Call, may_send: object) -> Sequence[Outcome]:
         self.before()
         self.sent += 1
         return [Outcome.DONE] * len(call.entries)

@@ -39,7 +39,7 @@ class ScriptedSqs:
         self._sent: list[tuple[str, str]] = []
         self._changed = threading.Condition()
 
-    def send(self, call: Call) -> Sequence[Outcome]:
+    def send(self, call: Call, may_send: object) -> Sequence[Outcome]:
         with self._changed:
             self._sent += [(e.action.value, e.receipt_handle) for e in call.entries]
             self._changed.notify_all()
@@ -371,7 +371,7 @@ def test_a_threshold_above_the_timeout_does_not_cause_endless_extensions() -> No
 
     def answer_at_once(call: Call, settle: ApplyResults) -> None:
         calls.append(clock())
-        settle(sqs.send(call))
+        settle(sqs.answer(call))
 
     at_once = SimpleNamespace(
         dispatch=answer_at_once, give_up=lambda call: True, close=lambda: None

@@ -26,7 +26,6 @@ from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.sqs import prepared_requests
 from celery_sqs_heartbeat.sqs.clients import new_client
 from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
-from celery_sqs_heartbeat.sqs.sending import sending_while
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.fuzz.shapes import FUZZ, answers
 from tests.support.answered import (
@@ -252,8 +251,7 @@ def test_a_repeated_request_of_a_call_that_was_given_up_is_never_sent() -> None:
     answered.answer = lambda request: pytest.fail("it was sent")
     answered.client.meta.events.unregister("before-send", answered._answer)
     made = answered.made_by_boto3
-    with sending_while(may_send):
-        assert answered.send() == [Outcome.UNKNOWN] * 2
+    assert answered.sqs.send(call_of(), may_send) == [Outcome.UNKNOWN] * 2
     assert asked == [1]
     assert answered.made_by_boto3 == made
 

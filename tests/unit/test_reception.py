@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import SimulatedSqs
 from tests.support.waiting import PATIENCE, wait_until
@@ -67,7 +68,7 @@ class Scene:
         client = SimpleNamespace(receive_message=self._receive)
         self.reception = Reception(
             self.keeper,
-            clients=lambda url: client,
+            sqs=BotoSqs(client, client),
             sender=self.sender,
             deliver=self._take,
             keep=lambda messages: None,

@@ -68,7 +68,7 @@ PLAIN_OF_CLASS = {
     # A message's id.
     ("_Wanted", "message"),
     # By the names of tasks, and names of attributes.
-    *(("ConsumedQueue", name) for name in ("task_terms", "system_attributes", "sender_attributes")),
+    *(("ConsumedQueue", name) for name in ("task_terms", "attributes")),
     # A metric's name.
     ("Measurement", "metric"),
     # The output of commands.

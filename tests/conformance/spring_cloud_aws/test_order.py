@@ -89,8 +89,8 @@ def test_a_receive_asks_for_the_group_whatever_its_user_asks_for(
 ) -> None:
     """validateFifoOptions: there a container without it refuses to start."""
     bench = new_bench(options={"fetch_message_attributes": [wanted]})
-    system, _ = bench.workers[0].channel.wanted_attributes()
-    assert {wanted, "MessageGroupId", "SequenceNumber"} <= set(system)
+    asked = bench.workers[0].channel.wanted_attributes()
+    assert {wanted, "MessageGroupId", "SequenceNumber"} <= {*asked["MessageSystemAttributeNames"]}
     bench.send("1", "2", takes=2)
     bench.run_until_empty()
     assert bench.ended() == ["1", "2"]
