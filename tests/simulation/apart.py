@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +9,14 @@ from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.child import LOOK_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessages
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
+from celery_sqs_heartbeat.worker.shutdown import end_polls
+from tests.simulation.channel import Delivered, SimulatedChannel, SimulatedHeartbeat
 from tests.simulation.deliveries import Deliveries, SimulatedInlet
 from tests.simulation.link import Line, LineWire
 from tests.simulation.orphans import expect_releases
@@ -49,7 +49,6 @@ class Apart:
 
     Attributes:
         process: The process that lives, or the last one.
-        has_begun: Whether it has made its first tick.
     """
 
     def __init__(self, worker: SimulatedWorker) -> None:
@@ -73,12 +72,12 @@ class Apart:
         self.keeper = LinkedKeeper(
             self._holdings, SimulatedInlet(self._deliveries), clock=worker.now
         )
-        self.keeper.on_arrived = self._take_arrived
+        self._heartbeat = SimulatedHeartbeat(worker, self.keeper)
+        self.leased = self._heartbeat.leased
         self._rules = CallRules()
         self._back_at = 0.0
         self._keepers = 0
-        self._channels = itertools.count(1)
-        self._channel = 0
+        self._is_woken = False
         self._is_pushing = self._is_following = self._has_said_stop = self._is_over = False
         self._replace(self._world.clock())
         self._begin(self.process)
@@ -101,33 +100,25 @@ class Apart:
         """Return the leases of the keeper, and those that the worker holds."""
         return [*self.board.leases(), *self._holdings.leases()]
 
-    def keep(self) -> None:
+    def work(self) -> None:
         """Do nothing: the keeper does what is due without a call from the worker."""
 
     # -- Receiving --------------------------------------------------------------------------
 
     def open_channel(self) -> None:
         """Have the keeper receive for a new channel."""
-        self._channel = next(self._channels)
-        self.keeper.consume(
-            self._channel, [self._worker.consumed(queue.url) for queue in self._world.queues]
-        )
+        self.channel = SimulatedChannel(self._worker, self._heartbeat, self._wake)
+        self.channel.feed.consume()
         if not self._is_following:
             self._follow_later()
 
     def close_channel(self) -> None:
         """Lose the channel, as `Channel.close` does."""
-        for queue in self._world.queues:
-            self.keeper.cancel(self._channel, queue.url)
-        self.keeper.close(self._channel)
+        self.channel.close()
 
     def end_receiving(self) -> None:
         """Have the keeper receive no more."""
-        self.keeper.end_receiving()
-        self.keeper.close(self._channel)
-
-    def read_last_polls(self) -> None:
-        """Do nothing: the keeper reads them."""
+        end_polls(self._heartbeat)
 
     def finish(self) -> bool:
         """Stop the keeper of a worker whose tasks have ended. Return whether it has ended."""
@@ -136,14 +127,9 @@ class Apart:
             self.keeper.order("stop", 15.0)
         return self._is_over
 
-    def allow(self) -> None:
-        """Say how many messages there is room for."""
-        if not self._worker.is_stopping:
-            prefetch = self._world.profile.prefetch
-            self.keeper.allow(self._channel, lambda: (self._worker.free(), prefetch))
-            self._push_later()
-
-    receive = allow
+    def free(self, delivered: Delivered) -> None:
+        """Free the prefetch slot of a message, and say how many there is room for."""
+        delivered.channel.qos.ack(delivered.handle)
 
     def _follow_later(self) -> None:
         """Tell the keeper what has changed about the queues, where anything may change."""
@@ -156,11 +142,10 @@ class Apart:
 
     def _follow(self) -> None:
         if not self._worker.is_stopping:
-            for queue in self._world.queues:
-                self.keeper.follow(self._channel, self._worker.consumed(queue.url))
+            self._heartbeat.look()
             self._follow_later()
 
-    def _push_later(self) -> None:
+    def receive(self) -> None:
         """Send what is not urgent, as an `Attendant` does at each look."""
         if not self._is_pushing:
             self._is_pushing = True
@@ -171,19 +156,22 @@ class Apart:
         self._is_pushing = False
         credit = self.keeper._credit
         if not self.keeper.push() or credit._said != credit._rooms:
-            self._push_later()
+            self.receive()
+
+    def _wake(self) -> None:
+        self._worker.check_held(self.channel.held)
+        if not self._is_woken:
+            self._is_woken = True
+            clock = self._world.clock
+            clock.at(clock(), partial(self._worker.when_awake, self.keeper, self._pull))
 
     def _pull(self) -> None:
+        # It looks for messages after this.
+        self._is_woken = True
         self.keeper.pull()
+        self._is_woken = False
+        self.channel.feed.deliver()
         self._worker.go_on()
-
-    def _take_arrived(self, arrived: list[tuple[int, HandedOver]]) -> None:
-        for channel, each in arrived:
-            if channel == self._channel and not self._worker.is_stopping:
-                self._worker.take(each)
-            else:
-                # It was closed meanwhile.
-                self.keeper.release(each.handle, cause=NOT_DELIVERED)
 
     def note_pause(self) -> None:
         """Note that the worker stalls. Its keeper continues, if it has one."""
@@ -255,7 +243,6 @@ class Apart:
         to_worker = Line(clock, self._hear, self._travel)
         self._to_worker = to_worker
         self._table.tick = 0.0
-        self.has_begun = False
         self._keepers += 1
         self.process = KeeperProcess(
             self._worker,
@@ -282,7 +269,6 @@ class Apart:
             process.kill()
             return
         self._table.tick = 1.0
-        self.has_begun = True
 
     def _travel(self) -> float:
         return self._delay if self._world.clock() < self._slow_until else QUICK

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 from typing import TYPE_CHECKING
-from unittest.mock import Mock
 
+from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 
@@ -27,6 +28,8 @@ SHORTEST = 2
 CHANGES = 8
 #: How long reading the attributes takes, in seconds, and how often it fails.
 READ_SECONDS, READ_FAILS = 0.2, 0.3
+#: Where the queues are; nothing looks there.
+_BROKER = BrokerConfig(endpoint_url=None, region="", use_ssl=True, access_key=None, secret_key=None)
 
 
 class Attributes:
@@ -44,27 +47,35 @@ class Attributes:
         if self.changes:
             self._plan()
 
-    def known_to(self, worker: SimulatedWorker) -> LeasedQueues:
-        """Return the terms that a new process of a worker uses.
+    def known_to(self, worker: SimulatedWorker) -> tuple[Settings, QueueDirectory]:
+        """Return what the terms of a worker's new process follow from.
 
         The process reads the attributes at least once, unless the server stalls when the process
         starts. If the attributes are unknown, a task starts only once an extension is confirmed.
         """
         terms = self._world.profile.terms
         fifo = "strict" if self._world.order.is_kept else "parallel"
-        rules = Rules(threshold=terms.threshold, max_lease=terms.max_lease, fifo=fifo)
+        rules = Rules(
+            threshold=terms.threshold,
+            max_lease=terms.max_lease,
+            fifo=fifo,
+            fifo_batch=SQS.most_received,
+        )
         clock, reads = self._world.clock, itertools.count()
         queues = QueueDirectory(
             lambda url: self._read(worker, may_fail=next(reads) > 0),
             lambda job: clock.at(clock() + READ_SECONDS, job),
             worker.now,
         )
-        known = LeasedQueues(Settings(rules=rules), queues, Mock(), Mock())
-        # Otherwise not admitted: the settings may not fit now, and leases must be kept anyway.
-        if self._world.starting.is_met:
-            for queue in self._world.queues:
-                known.admit(queue.url, queue.url)
-        return known
+        return Settings(rules=rules), queues
+
+    def prepare(self, leased: LeasedQueues) -> None:
+        """Check the queues of a new process, where the server may stall.
+
+        Elsewhere the settings may not fit now, and leases must be kept anyway.
+        """
+        for queue in self._world.queues if self._world.starting.is_met else ():
+            leased.prepare(queue.url, queue.url, _BROKER)
 
     def calls_a_second(self) -> float:
         """Return how many calls a second extend a worker's leases, those of each terms together."""
@@ -96,4 +107,5 @@ class Attributes:
         if may_fail and self._random.random() < READ_FAILS:
             self._world.disturb("queue", "does not report its attributes")
             raise TimeoutError
-        return QueueAttributes(self._world.queues[0].options.visibility_timeout)
+        most = self._world.profile.max_receive_count
+        return QueueAttributes(self._world.queues[0].options.visibility_timeout, most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -158,6 +158,13 @@ class Calls:
         self._end(call, [outcome] * len(call.entries))
         self._world.unanswered(call)
         return may_be_sent
+
+    def send_again(self, queue_url: str, content: Mapping[str, Any], **options: Any) -> str:
+        """Send a message again, and return the copy's id."""
+        self._host.step()
+        copy = self.sqs.send_message(queue_url, content, **options)
+        self._world.sent_again(self._worker.name, content["MessageBody"], copy)
+        return copy
 
     def close(self) -> None:
         """Nothing to close."""

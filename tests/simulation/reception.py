@@ -15,11 +15,17 @@ from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-from tests.simulation.looking import next_look
 from tests.simulation.polls import WAIT_SECONDS, LostPoll
 
 if TYPE_CHECKING:
     from tests.simulation.process import KeeperProcess
+    from tests.simulation.within import Within
+
+#: How often a process looks whether an extension is confirmed, in seconds.
+CONFIRM_LOOK_SECONDS = 0.25
+#: How often it looks for messages whose turn has come, in visibility timeouts. A real process looks
+#: every second, or more often. That would find nothing more here, and would take many events.
+LOOK_PART = 0.1
 
 
 class SimulatedReception(Reception):
@@ -30,7 +36,11 @@ class SimulatedReception(Reception):
     """
 
     def __init__(
-        self, process: KeeperProcess, keeper: Any, sender: MessageSender, leases: LinkedLeases
+        self,
+        process: KeeperProcess | Within,
+        keeper: Any,
+        sender: MessageSender,
+        leases: LinkedLeases,
     ) -> None:
         self.process = process
         self.world = process.worker.world
@@ -97,9 +107,11 @@ class SimulatedReception(Reception):
 
     def _look_later(self) -> None:
         receivers = [*self._receivers.values(), *self._closed]
-        is_unsure = any(each.intake.is_unsure for each in receivers)
-        wait = next_look(self.world, is_unsure, len(self._waitlist))
-        if wait is None:
+        if any(each.intake.is_unsure for each in receivers):
+            wait = CONFIRM_LOOK_SECONDS
+        elif len(self._waitlist):
+            wait = LOOK_PART * self.world.profile.terms.visibility_timeout
+        else:
             return
         due = self.world.clock() + wait
         if self._looks_at is None or due < self._looks_at:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
@@ -49,31 +50,39 @@ class Net:
         self.look = self._unsettled.look
         self.close = self._unsettled.close
 
-    @property
-    def qos(self) -> Net:
-        """Stands for kombu's count of prefetched messages. The simulated worker has its own."""
-        return self
+    def begin(self, handle: str, free: Callable[[], object]) -> None:
+        """Note that a message's task begins.
 
-    def begin(self, handle: str) -> None:
-        """Note that a message's task begins."""
+        Args:
+            free: Frees the message's prefetch slot.
+        """
         request = self._requests[handle] = Request()
         lease = self._keeper.find(handle)
         if lease is not None:
-            self._unsettled.watch(request, lease, _Message(handle, self))
+            self._unsettled.watch(request, lease, _Message(handle, self._release, free))
 
     def end(self, handle: str) -> None:
         """Note that the task has ended. Its request goes, even if the message is not settled."""
         del self._requests[handle]
 
-    def basic_reject(self, tag: str, requeue: bool) -> None:
-        """Release a message, as a channel does."""
-        self._keeper.release(tag, self._world.release_delay())
-
-    def ack(self, tag: str) -> None:
-        """Do nothing: the message's slot is free already."""
+    def _release(self, handle: str) -> None:
+        self._keeper.release(handle, self._world.release_delay())
 
 
 class _Message:
-    def __init__(self, delivery_tag: str, channel: Any) -> None:
-        self.delivery_tag = delivery_tag
-        self.channel = channel
+    """A message, and what the net calls of its channel and of the channel's prefetch count."""
+
+    def __init__(
+        self, tag: str, release: Callable[[str], object], free: Callable[[], object]
+    ) -> None:
+        self.delivery_tag = tag
+        self.channel = self.qos = self
+        self._release = release
+        self._free = free
+
+    def basic_reject(self, tag: str, requeue: bool) -> None:
+        self._release(tag)
+        self._free()
+
+    def ack(self, tag: str) -> None:
+        self._free()

@@ -137,7 +137,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             "end",
             _end_as_if_held,
             "calm-fifo",
-            104,
+            39,
             "runs twice",
             id="a confirmed release stops later messages",
         ),

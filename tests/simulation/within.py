@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
+from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.leases.message import Message
-from celery_sqs_heartbeat.leases.service import SQS
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.intake import Intake
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
+from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from tests.simulation.calls import Calls
-from tests.simulation.consumer import Consumer
-from tests.simulation.looking import next_look
+from tests.simulation.channel import SimulatedChannel
 from tests.simulation.observing import EventRules
+from tests.simulation.reception import SimulatedReception
 from tests.simulation.rounds import LONG, Rounds
 from tests.simulation.rules import CallRules
 from tests.simulation.watching import WatchedKeeper
@@ -51,12 +49,12 @@ class Within:
             board=self.board,
         )
         self._rounds = Rounds(worker, self.keeper, self)
-        self._watched: Any = WatchedKeeper(
-            worker, self.keeper, self.board, lambda: worker.is_stopping
-        )
-        self._lock = threading.RLock()
-        self._waitlist = GroupWaitlist(keeper=self._watched, limit=self._world.order.waiting)
-        self._looks_at: float | None = None
+        watched = WatchedKeeper(worker, self.keeper, self.board, lambda: worker.is_stopping)
+        leases: Any = self
+        sender = MessageSender(self.keeper, calls.send_again, lambda job: job())
+        self.reception = SimulatedReception(self, watched, sender, leases)
+        self.leased = LeasedQueues(*self._world.attributes.known_to(worker), Mock(), Mock())
+        self._channel = 0
 
     @property
     def is_up(self) -> bool:
@@ -79,10 +77,10 @@ class Within:
         """Have the worker and its keeper do what is due."""
         self.worker.go_on()
 
-    def keep(self) -> None:
+    def work(self) -> None:
         """Have the keeper do what is due."""
         self._rounds.make()
-        self.allow()
+        self.receive()
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease of a handle, as the keeper knows it."""
@@ -99,100 +97,66 @@ class Within:
 
     def die(self) -> None:
         """The keeper dies with its worker."""
+        self.reception.abandon()
 
     def end(self) -> None:
         """The keeper ends with its worker."""
+        self.reception.has_finished = True
 
     # -- Receiving --------------------------------------------------------------------------
 
     def open_channel(self) -> None:
         """Receive for a new channel."""
-        self._handed_over = 0
-        self._intake = Intake(
-            keeper=self._watched,
-            waitlist=self._waitlist,
-            lock=self._lock,
-            hand_over=self._hand_over,
-            keep=lambda messages: None,
-            release_one=lambda message, cause: self._watched.release(
-                message["ReceiptHandle"], cause=cause
-            ),
-        )
-        self._consumers = [Consumer(self, queue) for queue in self._world.queues]
+        self._channel += 1
+        self._consume()
 
     def close_channel(self) -> None:
         """Lose the channel, and abandon its polls."""
-        self.end_receiving("consumer closed")
+        self.reception.close(self._channel)
 
-    def end_receiving(self, cause: str = "shutdown") -> None:
-        """Hand no more messages over."""
-        self._intake.end([queue.url for queue in self._world.queues], cause)
-
-    def read_last_polls(self) -> None:
-        """Read the open polls to their end."""
-        if self.reads_last_poll:
-            for consumer in self._consumers:
-                consumer.end()
+    def end_receiving(self) -> None:
+        """Receive no more."""
+        self.reception.end()
 
     def finish(self) -> bool:
         """Return whether nothing is left to do for a worker whose tasks have ended."""
-        return not self.keeper.ending and not any(each.is_reading for each in self._consumers)
+        is_reading = self.reception.is_reading and self.reads_last_poll
+        return not self.keeper.ending and not is_reading
 
     def receive(self) -> None:
-        """Poll where there is room."""
-        self._set_limit()
-        for consumer in self._consumers if not self.keeper.health.late else ():
-            while consumer.wants_poll(left := self._intake.room - self.requested):
-                consumer.poll(max(1, min(left, self._most_wanted())))
+        """Have messages handed over and received, as there is room for them."""
+        if self._world.attributes.changes or self._world.starting.is_met:
+            self._consume()
+        if not self.worker.is_stopping:
+            prefetch = self._world.profile.prefetch
+            limit = self._intake._handed_over + prefetch - self._held
+            self.reception.allow(self._channel, limit, prefetch)
+        self.reception.look()
+
+    def free(self, _arrived: Arrived) -> None:
+        """Do nothing: the worker says soon what room there is."""
 
     @property
-    def requested(self) -> int:
-        """How many messages its open polls may return."""
-        return sum(consumer.requested for consumer in self._consumers)
+    def _intake(self) -> Intake:
+        return self.reception._receivers[self._channel].intake
 
-    def _most_wanted(self) -> int:
-        is_ordered = self._world.order.is_kept
-        return (
-            min(SQS.most_received, self._waitlist.most_wanted) if is_ordered else SQS.most_received
-        )
+    @property
+    def _held(self) -> int:
+        return len(self.worker.queued) + len(self.worker.running)
 
-    def take(self, queue: ConsumedQueue, messages: list[Message], sent_at: float) -> None:
-        """Take the messages of a poll in."""
-        if messages:
-            self._intake.take(queue, messages, sent_at=sent_at)
-        self._world.order.check_waiting(self.worker.name, len(self._waitlist))
-        self._look_later()
-        self.worker.go_on()
+    def _consume(self) -> None:
+        options: Any = SimulatedChannel
+        queues = [self.leased.consumed(each.url, each.url, options) for each in self._world.queues]
+        self.reception.consume(self._channel, queues)
 
-    def allow(self) -> None:
-        """Have messages handed over, as a slot is free, or at a message's turn."""
-        if not self.worker.is_stopping:
-            self._set_limit()
-            self._intake.look()
-            self._look_later()
+    # -- What its reception calls -----------------------------------------------------------
 
-    def _set_limit(self) -> None:
-        self._intake.allow(self._handed_over + self.worker.free())
-
-    def _hand_over(self, messages: list[Arrived]) -> int:
-        self._handed_over += len(messages)
+    def deliver(self, _channel: int, messages: list[Arrived]) -> int:
+        """Hand messages over to the worker."""
         for arrived in messages:
             self.worker.take(arrived)
+            self.worker.check_held(self._held)
         return 0
 
-    def _look_later(self) -> None:
-        wait = next_look(self._world, self._intake.is_unsure, len(self._waitlist))
-        if wait is None:
-            return
-        due = self._world.clock() + wait
-        if self._looks_at is None or due < self._looks_at:
-            self._looks_at = due
-            job = partial(self._look_at, due)
-            self._world.clock.at(due, partial(self.worker.when_awake, self.keeper, job))
-
-    def _look_at(self, due: float) -> None:
-        # Otherwise an earlier look has taken its place.
-        if due == self._looks_at:
-            self._looks_at = None
-            self.allow()
-            self.worker.go_on()
+    def keep(self, messages: list[Arrived]) -> None:
+        """Do nothing: the worker's process has them."""

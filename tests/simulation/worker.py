@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.policy import is_lost
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.simulation.apart import Apart
-from tests.simulation.polls import LONGEST_POLL
+from tests.simulation.channel import Delivered
 from tests.simulation.profile import patience
 from tests.simulation.swallowing import Net
 from tests.simulation.truth import Execution
@@ -44,7 +41,6 @@ class SimulatedWorker:
         self.life = 0
         self.suspended = 0.0
         self.paused_until = self.asleep_until = 0.0
-        self.ended_life: int | None = None
         self.start()
 
     def start(self) -> None:
@@ -53,14 +49,14 @@ class SimulatedWorker:
         self.is_up = True
         self.is_stopping = False
         #: The messages that were handed over, and whose tasks have not started.
-        self._queued: deque[Arrived | HandedOver] = deque()
+        self.queued: deque[Any] = deque()
         self.running: dict[str, Execution] = {}
         self.world.starting.begin(self.name)
-        self.terms = self.world.attributes.known_to(self)
         self.patience = self.world.profile.call_timeout
         self.keeping: Apart | Within = Apart(self) if self.world.is_apart else Within(self)
         self.keeper: LinkedKeeper | ThreadKeeper = self.keeping.keeper
         self._net = Net(self.world, self.keeper)
+        self.world.attributes.prepare(self.keeping.leased)
         self.keeping.open_channel()
         self.go_on()
 
@@ -117,7 +113,6 @@ class SimulatedWorker:
         self.keeping.end_receiving()
         self.release_queued("shutdown")
         self.is_stopping = True
-        self.keeping.read_last_polls()
         self.go_on()
 
     # -- Its life ----------------------------------------------------------------------
@@ -138,7 +133,7 @@ class SimulatedWorker:
     def go_on(self) -> None:
         """Start the tasks that can start, receive when there is room, and let the keeper work."""
         self._start_tasks()
-        self.keeping.keep()
+        self.keeping.work()
         self._start_tasks()
         if self.is_stopping:
             if not self.running:
@@ -148,61 +143,43 @@ class SimulatedWorker:
             return
         self.keeping.receive()
 
-    def free(self) -> int:
-        """Return how many prefetch slots are free."""
-        return self.world.profile.prefetch - len(self._queued) - len(self.running)
-
-    def consumed(self, url: str) -> ConsumedQueue:
-        """Describe a queue as the worker knows it now."""
-        terms = self.terms
-        timeout = terms.asked(url, url)
-        of_queue = terms.of(url, timeout)
-        return ConsumedQueue(
-            name=url,
-            url=url,
-            lease_url=url,
-            terms=of_queue,
-            timeout=timeout,
-            max_receive_count=self.world.profile.max_receive_count,
-            wait=policy.longest_wait(
-                LONGEST_POLL, visibility_timeout=timeout or 0, threshold=of_queue.threshold
-            ),
-        )
-
-    def take(self, arrived: Arrived | HandedOver) -> None:
+    def take(self, arrived: Arrived | Delivered) -> None:
         """Take a message that was handed over."""
         self.world.log(self.name, "is handed over", arrived.lease.message_id)
-        self._queued.append(arrived)
+        self.queued.append(arrived)
+
+    def check_held(self, held: int) -> None:
+        """Check how many messages it has for its prefetch slots."""
         # Each queue has a poll that asks for one message, and what waited for its group is handed
         # over at its turn. In a storm, a poll may be answered after it was given up.
         world, prefetch = self.world, self.world.profile.prefetch
         beyond = len(world.queues) + world.order.waiting
-        if world.profile.is_calm and -self.free() > beyond:
-            world.fail(f"{self.name} has {prefetch - self.free()} messages for {prefetch} slots")
+        if world.profile.is_calm and held - prefetch > beyond:
+            world.fail(f"{self.name} has {held} messages for {prefetch} slots")
 
     def _start_tasks(self) -> None:
-        while self._queued and len(self.running) < self.world.profile.concurrency:
-            if not self._begin(self._queued.popleft()):
-                # Its slot is free.
-                self.keeping.allow()
+        while self.queued and len(self.running) < self.world.profile.concurrency:
+            arrived = self.queued.popleft()
+            if not self._begin(arrived):
+                self.keeping.free(arrived)
 
-    def _begin(self, arrived: Arrived | HandedOver) -> bool:
+    def _begin(self, arrived: Arrived | Delivered) -> bool:
         """Start a message's task, unless the message is no longer ours."""
         if not self._may_begin(arrived):
             return False
         execution = self.world.begun(self, arrived.message)
         self.running[execution.handle] = execution
-        self._net.begin(execution.handle)
+        self._net.begin(execution.handle, partial(self.keeping.free, arrived))
         self.keeper.note_start(execution.handle)
         seconds = self.world.task_seconds()
         process = self.keeper
         self.world.clock.at(
             self.world.clock() + seconds,
-            lambda: self.when_awake(process, partial(self._finish, execution)),
+            lambda: self.when_awake(process, partial(self._finish, execution, arrived)),
         )
         return True
 
-    def _may_begin(self, arrived: Arrived | HandedOver) -> bool:
+    def _may_begin(self, arrived: Arrived | Delivered) -> bool:
         """Return whether a task may begin, as `LeasedRequest` decides it."""
         handle, lease = arrived.handle, arrived.lease
         if self.keeper.find(handle) is not lease or lease.goal is not Goal.HOLD:
@@ -216,7 +193,7 @@ class SimulatedWorker:
             self.keeper.let_expire(handle)
         return not is_gone
 
-    def _finish(self, execution: Execution) -> None:
+    def _finish(self, execution: Execution, arrived: Any) -> None:
         del self.running[execution.handle]
         self.world.ended(execution)
         if self.world.swallowing.draw():
@@ -227,10 +204,11 @@ class SimulatedWorker:
             )
         elif self.world.succeeds(execution):
             self.keeper.done(execution.handle)
+            self.keeping.free(arrived)
         else:
             self.keeper.release(execution.handle, self.world.release_delay())
+            self.keeping.free(arrived)
         self._net.end(execution.handle)
-        self.keeping.allow()
         self.go_on()
 
     def _look_for_lost_ends(self) -> None:
@@ -239,15 +217,16 @@ class SimulatedWorker:
 
     def release_queued(self, cause: str) -> None:
         """Release the messages whose tasks have not started, the last one first."""
-        while self._queued:
-            self.keeper.release(self._queued.pop().handle, cause=cause)
+        while self.queued:
+            arrived = self.queued.pop()
+            self.keeper.release(arrived.handle, cause=cause)
+            self.keeping.free(arrived)
 
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):
             self.world.fail(f"8: {self.name} ends with {len(self.keeper)} leases")
         if self.is_stopping:
             self.keeping.end()
-        self.ended_life = self.life if self.is_stopping else None
         self.is_up = False
         self.running.clear()
         self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)

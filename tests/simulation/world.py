@@ -59,6 +59,8 @@ class World:
         self.poll_random = random.Random(f"{kind} {seed} polls")
         self.process_random = random.Random(f"{kind} {seed} keeper's process")
         self.is_apart = kind.endswith("-apart")
+        #: Whether its messages are tasks, whose pace bounds what a worker holds.
+        self.is_paced = random.Random(f"{kind} {seed} pace").random() < 0.5
         self.profile = draw(kind, self.random)
         self.swallowing = Swallowing(kind, seed)
         self.order = Order(self, kind, seed)
