@@ -92,6 +92,27 @@ class Apart:
         """Whether no keeper hears its worker."""
         return not self.process.is_up or self._world.clock() < self._back_at
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a message waits in the worker that could be delivered."""
+        return self.channel.is_stuck
+
+    @property
+    def room(self) -> float:
+        """For how many more messages its worker has room, beside those that the keeper holds."""
+        number = self.channel.feed._number
+        receiver = self.process.reception._receivers.get(number)
+        if receiver is None:
+            return self.channel.room
+        intake = receiver.intake
+        under_way = intake._handed_over - self.keeper._credit._got[number]
+        return self.channel.room - under_way - (intake.free - intake.room)
+
+    @property
+    def has_polls(self) -> bool:
+        """Whether its keeper has an open poll."""
+        return bool(self.process.reception.polls)
+
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease of a handle, as the keeper knows it, or else as the worker does."""
         return self.process.find(receipt_handle) if self.process.is_up else None

@@ -81,6 +81,18 @@ class SimulatedChannel:
         """How many of its messages the worker has."""
         return len(self.feed._waiting) + len(self.qos._delivered) - len(self.qos._dirty)
 
+    @property
+    def room(self) -> float:
+        """How many more messages could begin, or would wait for the pool of a consumer step."""
+        worker = self._worker
+        pool = self.heartbeat.pool_size(()) - len(worker.queued) - len(worker.running)
+        return min(self.qos.prefetch_count - self.held, pool - len(self.feed._waiting))
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a message could be delivered and is not."""
+        return bool(self.feed._waiting) and self.feed._deliverable > 0
+
     @staticmethod
     def wanted_attributes() -> tuple[list[str], list[str]]:
         """Return no attributes: a simulated poll asks for all."""

@@ -183,6 +183,7 @@ class SimulatedReceiving(Receiving):
         suspended = worker.suspended
         wait = queue.wait_of(is_beside=poll.is_beside)
         poll.waits = float(wait)
+        world.waiting.note_poll(worker.name, queue.url)
         # A server that is stalled may answer after the last seconds for which the worker waits.
         held_for = world.starting.left(worker.name)
         worker.hurry(queue.terms.threshold)
@@ -220,6 +221,7 @@ class SimulatedReceiving(Receiving):
     ) -> None:
         """Take the answer of a poll, as `Receiving._poll` and `Receiver._take` do."""
         receiver, source = self._receiver, poll.source
+        self._world.waiting.note_poll(self._process.worker.name, queue.url)
         if not is_late:
             self._enders.pop(poll, None)
             source.is_idle, source.last = not messages, len(messages)

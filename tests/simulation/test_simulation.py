@@ -6,6 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
+from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from tests.simulation import holding
 from tests.simulation.afterwards import may_fail_afterwards
@@ -298,7 +300,7 @@ def _lease_only(
         intake._lease(queue, message, sent_at)
 
 
-_allow, _begin = Intake.allow, Credit.begin
+_allow, _begin, _fill = Intake.allow, Credit.begin, Feed.fill
 _record_of, _run = Record.of, KeeperProcess.run
 
 
@@ -309,6 +311,18 @@ def _allow_too_many(intake: Intake, limit: int) -> None:
 def _begin_anew(credit: Credit) -> None:
     credit._got.clear()
     _begin(credit)
+
+
+def _begin_silently(credit: Credit) -> None:
+    inlet, credit._inlet = credit._inlet, Mock()
+    _begin(credit)
+    credit._inlet = inlet
+
+
+def _fill_silently(feed: Feed) -> None:
+    wake, feed._wake = feed._wake, bool
+    _fill(feed)
+    feed._wake = wake
 
 
 def _without_releasing(lease: Lease, *, is_over: bool = False) -> Record:
@@ -345,6 +359,10 @@ def _nothing(*_: object, **__: object) -> list[object]:
         (Intake, "allow", _allow_too_many, "calm", 0, r"messages for \d+ slots"),
         # What a dead keeper had handed over is forgotten.
         (Credit, "begin", _begin_anew, "calm-apart", 3, r"messages for \d+ slots"),
+        # A new keeper never learns the room.
+        (Credit, "begin", _begin_silently, "calm-apart", 0, "liveness: .* receives nothing"),
+        # A free slot wakes no thread.
+        (Feed, "fill", _fill_silently, "calm-apart", 3, "liveness: .* does not deliver"),
         (Receives, "explain", _nothing, "calm-apart", 0, "11: .* without a cause"),
         # A release is sent after its lease expired.
         (Call, "send_by", math.inf, "storm-fifo-apart", 21, "is released too late"),
@@ -368,7 +386,7 @@ def test_a_broken_part_is_found(
     ("seed", "forgotten", "nothing"),
     [
         pytest.param(25, "limit", math.inf, id="extensions"),
-        pytest.param(132, "releases", False, id="releases", marks=pytest.mark.thorough),
+        pytest.param(393, "releases", False, id="releases", marks=pytest.mark.thorough),
     ],
 )
 def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found(

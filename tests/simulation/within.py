@@ -33,6 +33,8 @@ class Within:
     """
 
     reads_last_poll = True
+    #: The keeper hears its worker, and hands messages over without a channel.
+    is_away = is_stuck = False
 
     def __init__(self, worker: SimulatedWorker) -> None:
         self.worker = worker
@@ -135,6 +137,17 @@ class Within:
 
     def free(self, _arrived: Arrived) -> None:
         """Do nothing: the worker says soon what room there is."""
+
+    @property
+    def room(self) -> int:
+        """For how many more messages there is room."""
+        held_back = self._intake.free - self._intake.room
+        return self._world.profile.prefetch - self._held - held_back
+
+    @property
+    def has_polls(self) -> bool:
+        """Whether a poll is open."""
+        return bool(self.reception.polls)
 
     @property
     def _intake(self) -> Intake:

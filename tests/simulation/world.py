@@ -30,6 +30,7 @@ from tests.simulation.rules import check_belief
 from tests.simulation.starting import Starting
 from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
+from tests.simulation.waiting import Waiting
 from tests.simulation.worker import SimulatedWorker
 from tests.support.board import Board
 
@@ -101,7 +102,10 @@ class World:
         self.violation: Violation | None = None
         self.attributes = Attributes(self, kind, seed)
         self.outage = Outage(self, f"{kind} {seed}")
-        self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
+        # The first polls are noted before there are all workers.
+        self.workers: list[SimulatedWorker] = []
+        self.waiting = Waiting(self)
+        self.workers += [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
 
     def run(self) -> Tally:
         """Run the world to its end, then wait until every message has ended.
