@@ -13,9 +13,9 @@ from tests import size
 #: is above, because of what was found out beside it: room by pace, messages that are sent again, a
 #: last keeper on a thread, and the handles of what a dead keeper had received.
 LIMITS = {
-    "core": (size.core, 101, 11_830),
-    "package": (size.package, 340, 24_650),
-    "tests": (size.tests, 571, 56_190),
+    "core": (size.core, 101, 11_800),
+    "package": (size.package, 341, 24_630),
+    "tests": (size.tests, 569, 56_205),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02
