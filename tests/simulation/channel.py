@@ -94,9 +94,9 @@ class SimulatedChannel:
         return bool(self.feed._waiting) and self.feed._deliverable > 0
 
     @staticmethod
-    def wanted_attributes() -> tuple[list[str], list[str]]:
+    def wanted_attributes() -> dict[str, list[str]]:
         """Return no attributes: a simulated poll asks for all."""
-        return [], []
+        return {}
 
     def leased_queues(self) -> list[str]:
         """Return the queues that it consumes from."""
