@@ -179,9 +179,9 @@ class Feed:
         handles: set[str] = set()
         while self._waiting and len(messages) < most:
             try:
+                handles.add(handle := self._waiting[0].handle)
                 # First: meanwhile it counts twice, not never.
-                handles.add(self._waiting[0].handle)
-                self._delivering |= handles
+                self._delivering.add(handle)
                 messages.append(self._waiting.popleft())
             except IndexError:
                 # A shutdown has released it.

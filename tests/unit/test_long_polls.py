@@ -217,15 +217,20 @@ def test_it_does_not_wait_long(polls: Polls) -> None:
     polls.wait_for(a=[3])
 
 
+def use_both_slots(polls: Polls) -> None:
+    """Have the first poll, which has room for two messages, bring two."""
+    polls.wait_for(a=[2])
+    polls.answer("a", some(2))
+    polls.wait_for_taken(("a", 2))
+
+
 @of("a", room=2)
 def test_a_poll_for_one_message_waits_for_room_for_a_second(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
     monkeypatch.setattr(module, "_GATHER_PART", 1e9)
-    polls.wait_for(a=[2])
-    polls.answer("a", some(2))
-    polls.wait_for_taken(("a", 2))
+    use_both_slots(polls)
     polls.grow(1)
     assert len(polls.sent) == 1
     polls.grow(1)
@@ -233,13 +238,11 @@ def test_a_poll_for_one_message_waits_for_room_for_a_second(
 
 
 @of("a", room=2)
-def test_after_a_wait_in_vain_the_next_four_polls_for_one_message_are_sent_at_once(
+def test_after_a_wait_that_brought_no_room_four_polls_for_one_message_are_sent_at_once(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GATHER_PART", 1e9)
-    polls.wait_for(a=[2])
-    polls.answer("a", some(2))
-    polls.wait_for_taken(("a", 2))
+    use_both_slots(polls)
     polls.grow(1)
     polls.wait_for(a=[1])
     monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
