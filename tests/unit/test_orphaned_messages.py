@@ -156,11 +156,13 @@ def test_a_watch_is_freed_without_the_garbage_collector() -> None:
     gc.collect()
     gc.disable()
     try:
-        scene.watch(request, scene.receive()).follow(job)
+        watch = scene.watch(request, scene.receive())
+        watch.follow(job)
+        freed = weakref.ref(watch)
         scene.keeper.done("a")
-        del request, job
+        del watch, request, job
         scene.look()
-        assert not [each for each in gc.get_objects() if isinstance(each, Watch)]
+        assert freed() is None
     finally:
         gc.enable()
 
