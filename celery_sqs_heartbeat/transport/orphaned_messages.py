@@ -119,6 +119,8 @@ class OrphanedMessages:
                     self._give_up(watch)
                     if request is not None:
                         self._forget(request)
+                elif self._keeps_its_slot(watch):
+                    watch.channel.qos.ack(watch.tag)
 
     def _is_unsettled(self, watch: Watch) -> bool:
         lease = self._keeper.find(watch.tag)
@@ -129,6 +131,12 @@ class OrphanedMessages:
             # Unless another request of the same lease will settle it.
             and all(other.lease is not lease for other in list(self._watches))
         )
+
+    def _keeps_its_slot(self, watch: Watch) -> bool:
+        """Return whether a message that is no longer ours has its prefetch slot indefinitely."""
+        # Otherwise its ack is on its way, and frees the slot.
+        is_lost = self._keeper.find(watch.tag) is None and not watch.is_settling
+        return is_lost and bool(watch.channel.takes_slot(watch.tag))
 
     def _give_up(self, watch: Watch) -> None:
         lease = watch.lease

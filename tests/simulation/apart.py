@@ -152,6 +152,10 @@ class Apart:
         """Free the prefetch slot of a message, and say how many there is room for."""
         delivered.channel.qos.ack(delivered.handle)
 
+    def takes_slot(self, delivered: Delivered) -> bool:
+        """Return whether a message has a prefetch slot."""
+        return delivered.channel.takes_slot(delivered.handle)
+
     def _follow_later(self) -> None:
         """Tell the keeper what has changed about the queues, where anything may change."""
         world = self._world

@@ -50,16 +50,20 @@ class Net:
         self.look = self._unsettled.look
         self.close = self._unsettled.close
 
-    def begin(self, handle: str, free: Callable[[], object]) -> None:
+    def begin(
+        self, handle: str, free: Callable[[], object], takes_slot: Callable[[], bool]
+    ) -> None:
         """Note that a message's task begins.
 
         Args:
             free: Frees the message's prefetch slot.
+            takes_slot: Returns whether it has one.
         """
         request = self._requests[handle] = Request()
         lease = self._keeper.find(handle)
         if lease is not None:
-            self._unsettled.watch(request, lease, _Message(handle, self._release, free))
+            message = _Message(handle, self._release, free, takes_slot)
+            self._unsettled.watch(request, lease, message)
 
     def end(self, handle: str) -> None:
         """Note that the task has ended. Its request goes, even if the message is not settled."""
@@ -73,12 +77,17 @@ class _Message:
     """A message, and what the net calls of its channel and of the channel's prefetch count."""
 
     def __init__(
-        self, tag: str, release: Callable[[str], object], free: Callable[[], object]
+        self,
+        tag: str,
+        release: Callable[[str], object],
+        free: Callable[[], object],
+        takes_slot: Callable[[], bool],
     ) -> None:
         self.delivery_tag = tag
         self.channel = self.qos = self
         self._release = release
         self._free = free
+        self._takes_slot = takes_slot
 
     def basic_reject(self, tag: str, requeue: bool) -> None:
         self._release(tag)
@@ -86,3 +95,6 @@ class _Message:
 
     def ack(self, tag: str) -> None:
         self._free()
+
+    def takes_slot(self, tag: str) -> bool:
+        return self._takes_slot()

@@ -408,6 +408,15 @@ def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
         new_line(self, clock, deliver, *others)
         self._reader = readers.setdefault(deliver, self._reader)
 
+    kill = KeeperProcess.kill
+
+    def kill_as_it_writes(process: KeeperProcess) -> None:
+        if process.is_up:
+            process._to_worker.send(b'["half of')
+        kill(process)
+
+    monkeypatch.setattr(KeeperProcess, "kill", kill_as_it_writes)
+    World("calm-apart", 11).run()
     monkeypatch.setattr(Line, "__init__", with_the_old_reader)
     with pytest.raises(BrokenLink):
         World("calm-apart", 11).run()

@@ -138,6 +138,10 @@ class Within:
     def free(self, _arrived: Arrived) -> None:
         """Do nothing: the worker says soon what room there is."""
 
+    def takes_slot(self, _arrived: Arrived) -> bool:
+        """Return False: no slot is counted here."""
+        return False
+
     @property
     def room(self) -> int:
         """For how many more messages there is room."""

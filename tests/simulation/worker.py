@@ -169,7 +169,8 @@ class SimulatedWorker:
             return False
         execution = self.world.begun(self, arrived.message)
         self.running[execution.handle] = execution
-        self._net.begin(execution.handle, partial(self.keeping.free, arrived))
+        free, takes_slot = self.keeping.free, self.keeping.takes_slot
+        self._net.begin(execution.handle, partial(free, arrived), partial(takes_slot, arrived))
         self.keeper.note_start(execution.handle)
         seconds = self.world.task_seconds()
         process = self.keeper

@@ -31,8 +31,16 @@ class Channel:
 
     def __init__(self, keeper: LinkedKeeper) -> None:
         self.done: list[tuple[str, str]] = []
-        self.qos = SimpleNamespace(ack=lambda tag: self.done.append((DROPPED, tag)))
+        self.slots: set[str] = set()
+        self.qos = SimpleNamespace(ack=self._free)
         self._keeper = keeper
+
+    def takes_slot(self, tag: str) -> bool:
+        return tag in self.slots
+
+    def _free(self, tag: str) -> None:
+        self.slots.discard(tag)
+        self.done.append((DROPPED, tag))
 
     def basic_reject(self, tag: str, requeue: bool) -> None:
         assert requeue
@@ -106,6 +114,16 @@ def test_settled_messages_are_left_alone(settle: str) -> None:
     del request
     assert scene.look() == []
     assert watch() is None
+
+
+def test_a_lost_message_whose_task_ended_unnoticed_leaves_its_slot() -> None:
+    scene, request = Scene(), Request()
+    scene.watch(request, scene.receive())
+    scene.channel.slots.add("a")
+    scene.keeper.let_expire("a")
+    del request
+    assert scene.look() == [(DROPPED, "a")]
+    assert scene.look() == [(DROPPED, "a")]
 
 
 def test_an_ack_on_its_way_to_kombu_is_left_alone() -> None:
