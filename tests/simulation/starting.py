@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 from tests.simulation.hangs import Hang
 
 if TYPE_CHECKING:
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 EVERY, REST = 8, 2
 #: How often the server stalls at a start, and for how long, in visibility timeouts.
 RATE, LASTS = 0.6, (0.1, 0.5, 1.5, 4.0)
+#: The threshold of leases that begin before the attributes are known, in seconds.
+THRESHOLD = DEFAULT_VISIBILITY_TIMEOUT / 3
+
+
+def may_stall(seed: int) -> bool:
+    """Return whether a seed's worlds have this server."""
+    return seed % EVERY == REST
 
 
 class Starting:
@@ -26,7 +34,7 @@ class Starting:
         self._world = world
         self._random = random.Random(f"{kind} {seed} starting")
         self._until: dict[str, float] = {}
-        self.is_met = seed % EVERY == REST
+        self.is_met = may_stall(seed)
 
     def begin(self, worker: str) -> None:
         """Note that a process of a worker starts."""

@@ -23,11 +23,11 @@ from tests.simulation.order import Order
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.outage import Outage, has_two_queues
 from tests.simulation.polls import Deliver, LostPoll, Polls
-from tests.simulation.profile import draw
+from tests.simulation.profile import draw, quickened
 from tests.simulation.receives import Receives
 from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
-from tests.simulation.starting import Starting
+from tests.simulation.starting import THRESHOLD, Starting, may_stall
 from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.waiting import Waiting
@@ -63,6 +63,8 @@ class World:
         #: Whether its messages are tasks, whose pace bounds what a worker holds.
         self.is_paced = random.Random(f"{kind} {seed} pace").random() < 0.5
         self.profile = draw(kind, self.random)
+        if may_stall(seed):
+            self.profile = quickened(self.profile, THRESHOLD)
         self.swallowing = Swallowing(kind, seed)
         self.order = Order(self, kind, seed)
         profile = self.profile
