@@ -117,8 +117,10 @@ def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -
     # A run that began after this receive continues with its lease.
     if earlier and run.start < delivery.receive.done and was_stopped(earlier, run, history):
         why = _why_released_before_its_start(delivery, history, at)
-        # A run that began after the lease had expired may have missed the order to stop.
-        if why or run.start < earlier.visible_at:
+        # A run that began after the lease had expired may have missed the order to stop. One that
+        # failed before its worker could stop it has its message released by its present handle.
+        failed_first = run.is_over and free(earlier.visible_at, run.ended, history.still) < HASTE
+        if why or (run.start < earlier.visible_at and not failed_first):
             return why
     stops = history.stops(at, ["cold", "soft"])
     if run.start > at:

@@ -622,6 +622,40 @@ def test_a_task_that_ended_as_it_was_stopped_may_be_redelivered() -> None:
     assert verdict.redeliveries == ["its worker was stopped", "it waited in a warm shutdown"]
 
 
+def failed_in_its_last_moment(asleep_until: float) -> Verdict:
+    """Worker a sleeps past the expiry, and its keeper receives the message again. It then fails."""
+    story = Story(pool="gevent").terminates("a").receive("a", 1, 1.0)
+    story.run("a", 1, 1.5, 9.0, "fail").stop_without_keeper("a", 3.0, asleep_until)
+    for tenth in range(10):
+        story.hide("a", 1, 5.0 + tenth / 5, fails=True)
+    story.receive("a", 2, 7.2).hide("a", 2, 9.1, 1)
+    return story.receive("b", 3, 10.2).run("b", 3, 10.3, 11.0).delete("b", 3, 11.1).verdict()
+
+
+def test_a_task_that_failed_before_it_could_be_stopped_may_be_released() -> None:
+    verdict = failed_in_its_last_moment(8.9)
+    assert verdict.faults == []
+    assert verdict.redeliveries == ["SQS refused or lost its calls", "it failed by design"]
+    # Its worker could have stopped it.
+    faults = failed_in_its_last_moment(8.0).faults
+    assert faults == ["became visible after receive 2 without a cause"]
+
+
+def extended_in_its_last_moment(*, received: float, until: float = 7.0) -> Verdict:
+    """Worker a continues just before its lease ends at 7.01, and its keeper extends it at once."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 3.0, until)
+    return story.hide("a", 1, 7.005).receive("a", 2, received).delete("a", 2, 9.1).verdict()
+
+
+def test_an_extension_that_took_effect_after_the_expiry_extended_nothing() -> None:
+    verdict = extended_in_its_last_moment(received=7.002)
+    assert verdict.faults == []
+    assert verdict.redeliveries == ["its worker was stopped"]
+    # It took effect before the receive, or there was time enough for it.
+    assert extended_in_its_last_moment(received=7.1).faults == UNEXPLAINED
+    assert extended_in_its_last_moment(received=7.002, until=5.0).faults == UNEXPLAINED
+
+
 def test_the_same_worker_may_run_a_task_again_that_ended_as_it_was_stopped() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 2.0, 8.95)
     story.receive("a", 2, 9.05).run("a", 2, 9.5, 10.0, pid=2).delete("a", 2, 10.1)
