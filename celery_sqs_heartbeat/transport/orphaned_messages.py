@@ -115,28 +115,27 @@ class OrphanedMessages:
             if watch in self._watches:
                 self._watches.discard(watch)
                 request = watch.close()
-                if self._is_unsettled(watch):
-                    self._give_up(watch)
-                    if request is not None:
-                        self._forget(request)
-                elif self._keeps_its_slot(watch):
-                    watch.channel.qos.ack(watch.tag)
+                if self._settle(watch) and request is not None:
+                    self._forget(request)
 
-    def _is_unsettled(self, watch: Watch) -> bool:
+    def _settle(self, watch: Watch) -> bool:
+        """Give up a message that nothing settles, or free the slot of one that is no longer ours.
+
+        Return whether there was anything to do.
+        """
         lease = self._keeper.find(watch.tag)
-        return (
-            lease is watch.lease
-            and lease.goal is Goal.HOLD
-            and not watch.is_settling
-            # Unless another request of the same lease will settle it.
-            and all(other.lease is not lease for other in list(self._watches))
-        )
-
-    def _keeps_its_slot(self, watch: Watch) -> bool:
-        """Return whether a message that is no longer ours has its prefetch slot indefinitely."""
-        # Otherwise its ack is on its way, and frees the slot.
-        is_lost = self._keeper.find(watch.tag) is None and not watch.is_settling
-        return is_lost and bool(watch.channel.takes_slot(watch.tag))
+        is_held = lease is watch.lease and watch.lease.goal is Goal.HOLD
+        is_lost = lease is None and watch.channel.takes_slot(watch.tag)
+        if watch.is_settling or not (is_held or is_lost):
+            return False
+        if any(other.lease is watch.lease for other in list(self._watches)):
+            # Another request of the same lease will settle it.
+            return False
+        if is_held:
+            self._give_up(watch)
+        else:
+            watch.channel.qos.ack(watch.tag)
+        return True
 
     def _give_up(self, watch: Watch) -> None:
         lease = watch.lease

@@ -117,12 +117,13 @@ def test_settled_messages_are_left_alone(settle: str) -> None:
 
 
 def test_a_lost_message_whose_task_ended_unnoticed_leaves_its_slot() -> None:
-    scene, request = Scene(), Request()
-    scene.watch(request, scene.receive())
+    scene, request, job = Scene(), Request(), Job()
+    scene.watch(request, scene.receive()).follow(job)
     scene.channel.slots.add("a")
     scene.keeper.let_expire("a")
-    del request
+    del job
     assert scene.look() == [(DROPPED, "a")]
+    assert scene.forgotten == [request]
     assert scene.look() == [(DROPPED, "a")]
 
 
