@@ -176,21 +176,21 @@ class Feed:
         self._heartbeat.note_turn()
         most = self._deliverable
         messages: list[HandedOver] = []
-        handles: set[str] = set()
         while self._waiting and len(messages) < most:
             try:
-                handles.add(handle := self._waiting[0].handle)
                 # First: meanwhile it counts twice, not never.
-                self._delivering.add(handle)
+                self._delivering.add(self._waiting[0].handle)
                 messages.append(self._waiting.popleft())
             except IndexError:
                 # A shutdown has released it.
                 break
+            # The first may be another one by then.
+            self._delivering.add(messages[-1].handle)
         try:
             if messages:
                 self._deliverer.deliver(messages)
         finally:
-            self._delivering -= handles
+            self._delivering.clear()
             if messages:
                 # Those that were not delivered have left room.
                 self.fill()
