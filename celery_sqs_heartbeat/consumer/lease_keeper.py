@@ -231,7 +231,7 @@ class LeaseKeeper:
         return self._sqs.receive(
             poll.source.name,
             count=poll.count,
-            wait=self._wait,
+            wait=min(self._wait, poll.longest_wait),
             timeout=self._terms.visibility_timeout,
             attributes=ATTRIBUTES,
         )

@@ -4,8 +4,8 @@ With `fifo_batch` above 1, one receive may return several messages of a group, a
 them side by side. So only the first is handed over. The others wait here: leased, but without a
 prefetch slot or a request. The next one is handed over when SQS has confirmed the delete of the
 message before it. The end of its task is not enough: if the delete fails, that message is received
-again, and none behind it may have run by then. The book decides which waiting messages are
-released when one fails (`leases.group_order`). They are only skipped here.
+again, and none behind it may have run by then. The book releases those behind a message that
+fails (`GroupOrder`). They are only skipped here.
 
 We considered a queue of requests in front of the pool. Each would take a prefetch slot, and Celery
 would count it as reserved. Receiving one message at a time is simpler, and the default. But then

@@ -65,7 +65,7 @@ class Receiver:
         self._concurrency = concurrency
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
-        self._has_ended = self._is_backed_up = self._was_backed_up = False
+        self._has_ended = self._is_backed_up = False
         self._receiving = Receiving(room=self._room, take=self._take)
         self.intake = intake
 
@@ -122,9 +122,9 @@ class Receiver:
     def fill(self) -> None:
         """Hand over and receive what there is room for."""
         self.intake.look()
+        was_backed_up, self._is_backed_up = self._is_backed_up, self._keeper.ending >= MAX_ENDING
         self._receiving.fill()
-        if self._is_backed_up is not self._was_backed_up:
-            self._was_backed_up = self._is_backed_up
+        if self._is_backed_up is not was_backed_up:
             logger.warning(
                 "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
                 self._keeper.ending,
@@ -146,7 +146,6 @@ class Receiver:
         if self._has_ended:
             return 0
         room = self.intake.room
-        self._is_backed_up = self._keeper.ending >= MAX_ENDING
         if room > 0 and (self._keeper.is_late or self._is_backed_up):
             room = 0
         if room <= 0:
@@ -193,7 +192,7 @@ class Receiver:
         if queue is None or self._has_ended:
             raise CallGivenUp
         poll.is_sent = False
-        poll.waits = queue.wait_of(is_beside=poll.is_beside)
+        poll.waits = min(queue.wait, poll.longest_wait)
         polled.asked(name, queue.lease_url)
 
         def may_send() -> bool:

@@ -1,12 +1,10 @@
 """Receives messages by long polls on threads, while there is room for them.
 
 Each queue keeps one poll. A queue whose last answer was full may have more, up to `MAX_POLLS`, if
-there is room for their messages. A queue whose last answer was empty asks for one message only, and
-nothing is set aside for it: so a hundred idle queues take no room from a busy one, and at most one
-message of each may arrive beyond the room. The polls of busy queues share the room in turn.
-
-We considered a fixed number of polls for each queue. Idle programs would pay for each of them. With
-short polls, SQS asks only some of its servers, so an answer that is not full would mean nothing.
+there is room for their messages. Of several queues, one whose last answer was empty asks for one
+message only, and nothing is set aside for it: so a hundred idle queues take no room from a busy
+one, and at most one message of each may arrive beyond the room. The polls of busy queues share the
+room in turn.
 """
 
 from __future__ import annotations
@@ -37,6 +35,9 @@ LONGEST_PAUSE = 5.0
 #: after the wait. The rest allows for a slow network: TCP repeats a lost packet after 0.2, 0.6,
 #: 1.4, 3 and 6.2 s.
 ANSWER_SECONDS = 10.0
+#: The shortest wait for which SQS asks all of its servers, in seconds (SQS developer guide, "Amazon
+#: SQS short and long polling").
+SHORT_WAIT = 1
 #: Added to the wait of a poll, for the sending of its answer, in seconds.
 _GRACE = 0.5
 #: How long a poll waits until as many messages fit as are worth a receive, in seconds.
@@ -62,7 +63,7 @@ class Poll:
         booked: How many of them are set aside in the room.
         wanted: For how many messages it waits until there is room; 0 once it is sent.
         patience: How long it waits for that, in seconds.
-        is_beside: Whether its queue has another open poll.
+        longest_wait: How long it may wait for messages at most, in seconds.
         queue: The queue as it was when the poll was prepared; None in a program without Celery.
         sent_at: When it was sent, in seconds of `clock.now`.
         waits: How long it waits for messages, in seconds.
@@ -73,7 +74,7 @@ class Poll:
     source: Source
     count: int
     booked: int
-    is_beside: bool
+    longest_wait: int = SQS.longest_wait
     queue: ConsumedQueue | None = None
     sent_at: float = field(default_factory=lambda: clock.now())
     waits: float = 0.0
@@ -194,7 +195,8 @@ class Receiving:
         """Open the polls that there is room for. Call it whenever the room has grown."""
         with self._lock:
             refused = self._start_all(self._new_polls())
-        self._note_refused(refused)
+        for each in refused:
+            self._note_failure(*each)
 
     def stop(self) -> None:
         """Begin no more polls. The answers of those that are open are still taken."""
@@ -224,13 +226,10 @@ class Receiving:
         polled = {poll.source for poll in self._open if not poll.is_overdue}
         unpolled = [each for each in sources if each not in polled]
         polls = [self._claim(each, room) for each in unpolled if self._may_exceed(room)]
-        is_more = True
-        while is_more:
-            is_more = False
-            for source in sources:
-                if self._is_due_beside(source, room):
-                    polls.append(self._claim(source, room))
-                    is_more = True
+        while more := [
+            self._claim(each, room) for each in sources if self._is_due_beside(each, room)
+        ]:
+            polls += more
         if polls and len(sources) > 1:  # The next time, others are the first.
             first = next(iter(self._sources))
             self._sources[first] = self._sources.pop(first)
@@ -265,7 +264,9 @@ class Receiving:
             rivals = sum(not each.is_idle and each not in polled for each in self._sources.values())
             # A poll may wait for long, and keeps the others from the room that it has booked.
             count = booked = max(1, min(most, free // max(1, rivals), 2 * source.last))
-        poll = Poll(source=source, count=count, booked=booked, is_beside=bool(own))
+        poll = Poll(source=source, count=count, booked=booked)
+        if own or self._is_greedy(booked, free - booked):
+            poll.longest_wait = SHORT_WAIT
         if source.is_busy and not own:
             if count < (least := min(source.least(False), most)):
                 poll.wanted, poll.patience = least, _GATHER_SECONDS
@@ -282,8 +283,14 @@ class Receiving:
                 most = min(SQS.most_received, poll.source.most())
                 more = max(0, min(most - poll.count, free))
                 poll.count, poll.booked = poll.count + more, poll.booked + more
+                if self._is_greedy(poll.booked, free - more):
+                    poll.longest_wait = SHORT_WAIT
                 if poll.count >= min(poll.wanted, most):
                     poll.grown.set()
+
+    def _is_greedy(self, booked: int, left: int) -> bool:
+        """Return whether a poll leaves too little room for polls of the other queues."""
+        return booked > 1 and left < len(self._sources) - 1
 
     def _start_all(self, polls: Sequence[Poll]) -> list[tuple[Source, str]]:
         """Have threads make polls. Return the sources for which the system grants none."""
@@ -307,16 +314,14 @@ class Receiving:
                 refused.append((poll.source, f"the system grants no thread: {error}"))
         return refused
 
-    def _note_refused(self, refused: Sequence[tuple[Source, str]]) -> None:
-        """Log them. Without the lock: the thread that has the log's lock may wait for it."""
-        for source, fault in refused:
-            self._note_failure(source, fault)
-
     def _run(self, reader: _Reader) -> None:
         while (poll := reader.poll) is not None:
             try:
-                self._gather(poll)
-                if pause := self._poll(poll):
+                if poll.wanted and not poll.grown.wait(poll.patience):
+                    poll.source.skips = _SKIPS
+                with self._lock:
+                    poll.wanted = 0
+                if not self._is_stopping and (pause := self._poll(poll)):
                     self._pause(poll, reader, pause)
             except BaseException:
                 with self._lock:
@@ -330,7 +335,8 @@ class Receiving:
                 is_resting = reader.poll is None and not self._is_stopping
                 if is_resting:
                     self._resting.append(reader)
-            self._note_refused(refused)
+            for each in refused:
+                self._note_failure(*each)
             if is_resting:
                 reader.woken.wait(_REST_SECONDS)
                 with self._lock:
@@ -344,13 +350,6 @@ class Receiving:
             poll.is_over, poll.booked = True, 0
         if not self._is_stopping:
             reader.woken.wait(seconds)
-
-    def _gather(self, poll: Poll) -> None:
-        if poll.wanted:
-            if not poll.grown.wait(poll.patience):
-                poll.source.skips = _SKIPS
-            with self._lock:
-                poll.wanted = 0
 
     def _close(self, poll: Poll) -> None:
         self._open.remove(poll)
@@ -385,7 +384,7 @@ class Receiving:
         return 0.0 if messages else source.pause
 
     def _note_failure(self, source: Source, fault: str) -> float:
-        """Log a failed poll if its fault is another one. Return the pause after it, in seconds."""
+        """Log a failed poll, not under the lock, if its fault is new. Return the pause after it."""
         known = _VARIABLE.sub("", fault)
         if known != source.fault:
             logger.error(

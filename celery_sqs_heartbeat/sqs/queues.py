@@ -28,10 +28,6 @@ _CAUSES = {
     Outcome.THROTTLED: "SQS asks for fewer calls",
 }
 
-#: How long a poll beside another one of its queue waits for messages, in seconds: the shortest wait
-#: for which SQS asks all of its servers (SQS developer guide, "Amazon SQS short and long polling").
-WAIT_BESIDE = 1
-
 
 class QueueDirectory:
     """Caches the attributes of queues, and refreshes them on another thread.
@@ -138,7 +134,3 @@ class ConsumedQueue:
     def terms_of(self, task: str | None) -> LeaseTerms:
         """Return the terms of the lease on a task's message."""
         return self.terms if task is None else self.task_terms.get(task, self.terms)
-
-    def wait_of(self, *, is_beside: bool) -> int:
-        """Return how long a poll waits, in seconds; less beside another poll of the queue."""
-        return min(self.wait, WAIT_BESIDE) if is_beside else self.wait

@@ -179,8 +179,7 @@ def test_a_keeper_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_pas
     waits: list[float] = []
     source = Source("q", lambda poll: [])
     polls = tuple(
-        Poll(source=source, count=1, booked=1, is_beside=False, sent_at=0.0, waits=wait)
-        for wait in (1, 20)
+        Poll(source=source, count=1, booked=1, sent_at=0.0, waits=wait) for wait in (1, 20)
     )
     monkeypatch.setattr(Receiver, "polls", polls)
     monkeypatch.setattr(Receiver, "join", lambda self, timeout: waits.append(timeout))

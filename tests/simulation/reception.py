@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.link.serving import LinkedLeases
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source
+from celery_sqs_heartbeat.sqs.long_polls import SHORT_WAIT, Poll, Receiving, Source
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.simulation.polls import WAIT_SECONDS, LostPoll
 
@@ -161,7 +161,7 @@ class SimulatedReceiving(Receiving):
     def _start_all(self, polls: Sequence[Poll]) -> list[tuple[Source, str]]:
         clock = self._world.clock
         for poll in polls:
-            if poll.is_beside:
+            if len(self._polls_of(poll.source)) > 1:
                 self._world.disturb(self._process.worker.name, "has several polls open")
             # Never overdue: `clock.now` is another clock.
             poll.is_sent = False
@@ -181,7 +181,7 @@ class SimulatedReceiving(Receiving):
             return
         sent_at = poll.sent_at = worker.now()
         suspended = worker.suspended
-        wait = queue.wait_of(is_beside=poll.is_beside)
+        wait = min(queue.wait, poll.longest_wait)
         poll.waits = float(wait)
         world.waiting.note_poll(worker.name, queue.url)
         # A server that is stalled may answer after the last seconds for which the worker waits.
@@ -205,7 +205,7 @@ class SimulatedReceiving(Receiving):
             if worker.gives_up_polls:
                 world.clock.at(world.clock() + lost.patience, partial(deliver, [], 0.0))
         else:
-            lasts = poll.waits if poll.is_beside else WAIT_SECONDS
+            lasts = poll.waits if poll.longest_wait == SHORT_WAIT else WAIT_SECONDS
             self._enders[poll] = world.poll(
                 queue.url, poll.count, wait, queue.timeout, deliver, held_for, lasts
             )

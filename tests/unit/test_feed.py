@@ -192,7 +192,6 @@ def test_a_receive_leaves_room_for_what_open_polls_may_bring(
             source=Source(queue, lambda poll: (), in_order=queue.endswith(".fifo")),
             count=count,
             booked=count,
-            is_beside=False,
         )
         for queue, count in open_polls
     ]

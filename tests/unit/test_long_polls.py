@@ -173,7 +173,7 @@ def test_a_poll_knows_whether_its_queue_has_another(polls: Polls) -> None:
     polls.wait_for(a=[10])
     polls.answer("a", some(10))
     polls.wait_for(a=[10] * 4)
-    assert sorted(poll.is_beside for poll in polls.sent) == [False, False, True, True, True]
+    assert sorted(poll.longest_wait for poll in polls.sent) == [1, 1, 1, 20, 20]
 
 
 @of("a", room=24)
@@ -375,6 +375,37 @@ def test_busy_queues_share_the_room(polls: Polls) -> None:
     polls.wait_for_taken(("a", 1), ("a", 1), ("b", 1))
     polls.grow(17)
     polls.wait_for(a=[2] * 4, b=[2] * 4)
+
+
+@of("a", "b", room=3)
+def test_a_poll_that_takes_the_room_of_another_queue_waits_for_a_second(polls: Polls) -> None:
+    polls.least = 10
+    polls.wait_for(a=[1], b=[1])
+    polls.answer("a", some(1))
+    polls.wait_for(a=[2], b=[1])
+    assert [poll.longest_wait for poll in polls.sent] == [20, 20, 1]
+    polls.answer("a", EMPTY)
+    polls.wait_for(a=[1], b=[1])
+    polls.grow(8)
+    polls.answer("a", some(1))
+    # Much room is left for the other queue.
+    polls.wait_for(a=[2], b=[1])
+    assert {poll.longest_wait for poll in polls.sent[3:]} == {20}
+
+
+@of("a", "b", room=1)
+def test_so_does_one_whose_room_grows_before_it_is_sent(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
+    polls.least_alone = 4
+    polls.wait_for(a=[1], b=[1])
+    polls.answer("a", some(1))
+    polls.wait_for_taken(("a", 1))
+    polls.grow(1)
+    polls.grow(3)
+    polls.wait_for(a=[4], b=[1])
+    assert polls.sent[-1].longest_wait == 1
 
 
 @of("a", "b", room=1)
