@@ -65,7 +65,7 @@ class Receiver:
         self._concurrency = concurrency
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
-        self._has_ended = self._is_backed_up = False
+        self._has_ended = self._was_backed_up = False
         self._receiving = Receiving(room=self._room, take=self._take)
         self.intake = intake
 
@@ -122,14 +122,18 @@ class Receiver:
     def fill(self) -> None:
         """Hand over and receive what there is room for."""
         self.intake.look()
-        was_backed_up, self._is_backed_up = self._is_backed_up, self._keeper.ending >= MAX_ENDING
         self._receiving.fill()
-        if self._is_backed_up is not was_backed_up:
+        if self._was_backed_up is not (is_backed_up := self._is_backed_up):
+            self._was_backed_up = is_backed_up
             logger.warning(
                 "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
                 self._keeper.ending,
-                "pauses until SQS confirms them" if self._is_backed_up else "continues",
+                "pauses until SQS confirms them" if is_backed_up else "continues",
             )
+
+    @property
+    def _is_backed_up(self) -> bool:
+        return self._keeper.ending >= MAX_ENDING
 
     def _source(self, queue: ConsumedQueue) -> Source:
         return Source(
