@@ -68,7 +68,7 @@ class Worker:
             interval=_LONG,
             clock=world.clock,
             jitter=world.random.random,
-            observer=self._observe,
+            observers=[self._observe],
             dispatcher=self,
         )
         self._held: dict[str, _Held] = {}
