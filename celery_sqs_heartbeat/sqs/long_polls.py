@@ -384,7 +384,7 @@ class Receiving:
         return 0.0 if messages else source.pause
 
     def _note_failure(self, source: Source, fault: str) -> float:
-        """Log a failed poll, not under the lock, if its fault is new. Return the pause after it."""
+        """Log a fault that is new, not under the lock. Return the pause after it, in seconds."""
         known = _VARIABLE.sub("", fault)
         if known != source.fault:
             logger.error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.link.client import LinkedKeeper
@@ -61,40 +62,21 @@ class Net:
         """
         request = self._requests[handle] = Request()
         lease = self._keeper.find(handle)
-        if lease is not None:
-            message = _Message(handle, self._release, free, takes_slot)
-            self._unsettled.watch(request, lease, message)
+        if lease is None:
+            return
+
+        def reject(tag: str, requeue: bool) -> None:
+            self._keeper.release(tag, self._world.release_delay())
+            free()
+
+        channel = SimpleNamespace(
+            basic_reject=reject,
+            takes_slot=lambda tag: takes_slot(),
+            qos=SimpleNamespace(ack=lambda tag: free()),
+        )
+        message = SimpleNamespace(delivery_tag=handle, channel=channel)
+        self._unsettled.watch(request, lease, message)
 
     def end(self, handle: str) -> None:
         """Note that the task has ended. Its request goes, even if the message is not settled."""
         del self._requests[handle]
-
-    def _release(self, handle: str) -> None:
-        self._keeper.release(handle, self._world.release_delay())
-
-
-class _Message:
-    """A message, and what the net calls of its channel and of the channel's prefetch count."""
-
-    def __init__(
-        self,
-        tag: str,
-        release: Callable[[str], object],
-        free: Callable[[], object],
-        takes_slot: Callable[[], bool],
-    ) -> None:
-        self.delivery_tag = tag
-        self.channel = self.qos = self
-        self._release = release
-        self._free = free
-        self._takes_slot = takes_slot
-
-    def basic_reject(self, tag: str, requeue: bool) -> None:
-        self._release(tag)
-        self._free()
-
-    def ack(self, tag: str) -> None:
-        self._free()
-
-    def takes_slot(self, tag: str) -> bool:
-        return self._takes_slot()

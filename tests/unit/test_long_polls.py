@@ -169,7 +169,7 @@ def test_a_full_answer_opens_more_polls_up_to_four(polls: Polls) -> None:
 
 
 @of("a", room=100)
-def test_a_poll_knows_whether_its_queue_has_another(polls: Polls) -> None:
+def test_a_poll_beside_another_of_its_queue_waits_for_a_second(polls: Polls) -> None:
     polls.wait_for(a=[10])
     polls.answer("a", some(10))
     polls.wait_for(a=[10] * 4)
@@ -217,8 +217,9 @@ def test_it_does_not_wait_long(polls: Polls) -> None:
     polls.wait_for(a=[3])
 
 
-def use_both_slots(polls: Polls) -> None:
-    """Have the first poll, which has room for two messages, bring two."""
+def use_both_slots(polls: Polls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the first poll bring two messages. The next one may wait long for room for two."""
+    monkeypatch.setattr(module, "_GATHER_PART", 1e9)
     polls.wait_for(a=[2])
     polls.answer("a", some(2))
     polls.wait_for_taken(("a", 2))
@@ -229,8 +230,7 @@ def test_a_poll_for_one_message_waits_for_room_for_a_second(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
-    monkeypatch.setattr(module, "_GATHER_PART", 1e9)
-    use_both_slots(polls)
+    use_both_slots(polls, monkeypatch)
     polls.grow(1)
     assert len(polls.sent) == 1
     polls.grow(1)
@@ -241,8 +241,7 @@ def test_a_poll_for_one_message_waits_for_room_for_a_second(
 def test_after_a_wait_that_brought_no_room_four_polls_for_one_message_are_sent_at_once(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GATHER_PART", 1e9)
-    use_both_slots(polls)
+    use_both_slots(polls, monkeypatch)
     polls.grow(1)
     polls.wait_for(a=[1])
     monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
@@ -391,6 +390,20 @@ def test_a_poll_that_takes_the_room_of_another_queue_waits_for_a_second(polls: P
     # Much room is left for the other queue.
     polls.wait_for(a=[2], b=[1])
     assert {poll.longest_wait for poll in polls.sent[3:]} == {20}
+
+
+@of("a", room=2)
+def test_a_poll_that_waits_for_room_is_not_sent_after_the_end(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
+    use_both_slots(polls, monkeypatch)
+    polls.grow(1)
+    (poll,) = polls.receiving.polls
+    polls.receiving.stop()
+    poll.grown.set()
+    assert polls.receiving.join(PATIENCE)
+    assert len(polls.sent) == 1
 
 
 @of("a", "b", room=1)

@@ -127,6 +127,19 @@ def test_a_lost_message_whose_task_ended_unnoticed_leaves_its_slot() -> None:
     assert scene.look() == [(DROPPED, "a")]
 
 
+def test_a_lost_message_keeps_its_slot_while_another_of_its_requests_runs() -> None:
+    scene, first, second = Scene(), Request(), Request()
+    lease = scene.receive()
+    scene.watch(first, lease)
+    scene.watch(second, lease)
+    scene.channel.slots.add("a")
+    scene.keeper.let_expire("a")
+    del first
+    assert scene.look() == []
+    del second
+    assert scene.look() == [(DROPPED, "a")]
+
+
 def test_an_ack_on_its_way_to_kombu_is_left_alone() -> None:
     scene, request = Scene(), Request()
     scene.watch(request, scene.receive()).is_settling = True
