@@ -119,7 +119,7 @@ class LeaseKeeper:
                 sources = [self._source(queue) for queue in self._queues]
                 if not sources:
                     raise ConfigurationError(["LeaseKeeper(): name the queues to receive from"])
-                self._receiving = Receiving(sources, room=self._hands.room, take=self._take)
+                self._receiving = Receiving(sources, room=self._room, take=self._take)
                 self._listen()
         return Messages(self._next, self._receiving.fill)
 
@@ -227,6 +227,9 @@ class LeaseKeeper:
     def _source(self, queue: str) -> Source:
         return Source(queue if "://" in queue else self._sqs.url_of(queue), self._poll)
 
+    def _room(self) -> int:
+        return self._hands.room() if self._keeper.may_receive else 0
+
     def _poll(self, poll: Poll) -> Sequence[Raw]:
         return self._sqs.receive(
             poll.source.name,
@@ -269,8 +272,9 @@ class LeaseKeeper:
         try:
             self._observer(event)
         finally:
-            # The next of a message group may begin, or a message that waits was lost.
-            if self._hands.has_waiting:
+            # The next of a message group may begin, a message that waits was lost, or fewer deletes
+            # are unconfirmed.
+            if self._hands.has_waiting or (self._receiving and not self._receiving.polls):
                 self._go_on()
 
     def _listen(self) -> None:

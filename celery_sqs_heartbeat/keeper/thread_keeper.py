@@ -18,6 +18,9 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 
 logger = logging.getLogger(__name__)
 
+#: The number of unconfirmed deletes and releases at which receiving pauses. Without it, an outage
+#: of SQS's deletes would pile up work without limit.
+MAX_ENDING = 1_000
 #: A tick counts as late only after this many seconds. Less is normal on a busy machine.
 _LEAST_LATENESS = 1.0
 #: A sleep that takes this many seconds longer than planned is a standstill, however short it was
@@ -42,6 +45,7 @@ class ThreadKeeper(LeaseEngine):
     _ticked_at: float | None = None
     _due_at = math.inf
     _standstills = 0
+    _was_backed_up = False
 
     def start(self, on_late: Callable[[float], None] = lambda seconds: None) -> None:
         """Start the thread. Does nothing if it was started before, or in a forked child.
@@ -125,6 +129,11 @@ class ThreadKeeper(LeaseEngine):
         return self._is_wanted and self.now() - self._due_at > self._most_lateness()
 
     @property
+    def may_receive(self) -> bool:
+        """Whether it can keep more leases. It can't while ticks are late or deletes pile up."""
+        return not self.is_late and self.ending < MAX_ENDING
+
+    @property
     def _is_wanted(self) -> bool:
         """Whether its thread runs, unless it has died."""
         return self._thread is not None and not self._is_stopped and not self._is_forked
@@ -165,6 +174,13 @@ class ThreadKeeper(LeaseEngine):
                 seconds(limit),
             )
             on_late(ended - began)
+        if self._was_backed_up is not (is_backed_up := self.ending >= MAX_ENDING):
+            self._was_backed_up = is_backed_up
+            logger.warning(
+                "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
+                self.ending,
+                "pauses until SQS confirms them" if is_backed_up else "continues",
+            )
         return self._due_at
 
     def _sleep(self, due: float, on_late: Callable[[float], None]) -> None:

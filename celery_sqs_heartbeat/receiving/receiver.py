@@ -27,9 +27,6 @@ from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 
 logger = get_logger(__name__)
 
-#: The number of unconfirmed deletes and releases at which receiving pauses. Without it, an outage
-#: of SQS's deletes would pile up work without limit.
-MAX_ENDING = 1_000
 #: How often a poll's thread looks again, in seconds.
 _LOOK_SECONDS = 0.02
 
@@ -65,7 +62,7 @@ class Receiver:
         self._concurrency = concurrency
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
-        self._has_ended = self._was_backed_up = False
+        self._has_ended = False
         self._receiving = Receiving(room=self._room, take=self._take)
         self.intake = intake
 
@@ -123,17 +120,6 @@ class Receiver:
         """Hand over and receive what there is room for."""
         self.intake.look()
         self._receiving.fill()
-        if self._was_backed_up is not (is_backed_up := self._is_backed_up):
-            self._was_backed_up = is_backed_up
-            logger.warning(
-                "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
-                self._keeper.ending,
-                "pauses until SQS confirms them" if is_backed_up else "continues",
-            )
-
-    @property
-    def _is_backed_up(self) -> bool:
-        return self._keeper.ending >= MAX_ENDING
 
     def _source(self, queue: ConsumedQueue) -> Source:
         return Source(
@@ -150,8 +136,8 @@ class Receiver:
         if self._has_ended:
             return 0
         room = self.intake.room
-        if room > 0 and (self._keeper.is_late or self._is_backed_up):
-            room = 0
+        if not self._keeper.may_receive:
+            room = min(room, 0)
         if room <= 0:
             for queue in tuple(self._queues):
                 self._polled.wait(queue)

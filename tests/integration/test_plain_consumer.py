@@ -24,9 +24,12 @@ from celery_sqs_heartbeat import (
     Message,
     SqsHeartbeatError,
 )
+from celery_sqs_heartbeat.consumer import hand_over
+from celery_sqs_heartbeat.keeper import thread_keeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.testing import SimulatedServer
-from tests.support.faults import deny, fail_entries, first, lose_answer
+from tests.support.faults import deny, fail, fail_entries, first, lose_answer
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, MotoServer, SqsServer
 from tests.support.waiting import PATIENCE, wait_until
@@ -278,6 +281,50 @@ def test_fast_messages_are_received_ahead(world: World) -> None:
                 break
     polls = world.proxy.calls("ReceiveMessage")
     assert max(len((call.answer or {}).get("Messages", ())) for call in polls) > 1
+
+
+def test_nothing_is_received_while_deletes_pile_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thread_keeper, "MAX_ENDING", 2)
+    url = world.queue()
+    world.send(url, *(str(number) for number in range(6)))
+    world.proxy.rule("DeleteMessageBatch", fail(500))
+    done: list[str] = []
+    with ThreadPoolExecutor() as pool, world.keeper(url, max_messages=1) as keeper:
+
+        def work() -> None:
+            for message in keeper.messages():
+                with message:
+                    done.append(message.body)
+
+        working = pool.submit(work)
+        wait_until(
+            lambda: "2 deletes and releases are not confirmed: consuming pauses" in caplog.text
+        )
+        assert len(done) == 2
+        world.proxy.clear()
+        wait_until(lambda: len(done) == 6)
+        keeper.stop()
+        working.result(PATIENCE)
+    assert "not confirmed: consuming continues" in caplog.text
+    assert world.left(url) == 0
+
+
+def test_nothing_is_received_while_the_keeper_is_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hand_over, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(ThreadKeeper, "is_late", True)
+    url = world.queue()
+    world.send(url, "a")
+    with ThreadPoolExecutor() as pool, world.keeper(url) as keeper:
+        coming = pool.submit(next, keeper.messages())
+        with pytest.raises(TimeoutError):
+            coming.result(0.2)
+        monkeypatch.setattr(ThreadKeeper, "is_late", False)
+        with coming.result(PATIENCE) as message:
+            assert message.receive_count == 1
 
 
 def test_a_loop_waits_while_as_many_messages_are_in_hand_as_may_be(world: World) -> None:

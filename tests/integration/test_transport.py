@@ -613,7 +613,7 @@ def test_messages_of_a_no_ack_queue_are_not_tracked(desk: ChannelHarness) -> Non
 def test_consuming_pauses_while_deletes_pile_up(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.receiving.receiver.MAX_ENDING", 2)
+    monkeypatch.setattr("celery_sqs_heartbeat.keeper.thread_keeper.MAX_ENDING", 2)
     desk.publish(*(f"m{number}" for number in range(6)))
     desk.proxy.rule("DeleteMessageBatch", fail(500))
     seen: list[str] = []

@@ -9,12 +9,12 @@ from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.keeper.thread_keeper import MAX_ENDING
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.child import LOOK_SECONDS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
 from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.simulation.channel import Delivered, SimulatedChannel, SimulatedHeartbeat
 from tests.simulation.deliveries import Deliveries, SimulatedInlet

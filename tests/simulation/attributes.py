@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
     from tests.simulation.world import World
 
-#: One world in so many has a queue that changes. The other worlds stay unchanged, and so do the
-#: seeds that once broke an invariant.
+#: One world in so many has a queue that changes.
 EVERY, REST = 4, 1
 #: Factors for the first timeout. The threshold may be above the product.
 FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)

@@ -14,7 +14,7 @@ from tests.simulation.truth import MessageTruth
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: One world in so many has two queues. The seeds that once broke an invariant stay unchanged.
+#: One world in so many has two queues.
 EVERY, REST = 4, 3
 #: For how long calls hang, in visibility timeouts.
 LASTS = (0.5, 2.0, 10.0, 40.0)

@@ -15,9 +15,8 @@ import boto3
 import pytest
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import MAX_ENDING, ThreadKeeper
 from celery_sqs_heartbeat.observe.watched import PolledQueues
-from celery_sqs_heartbeat.receiving.receiver import MAX_ENDING
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
@@ -328,12 +327,11 @@ def test_nothing_is_logged_within_the_lock_of_the_messages(
         threading.Thread(target=look).start()
         assert got.wait(PATIENCE)
 
-    logger = logging.getLogger("celery_sqs_heartbeat.receiving.receiver")
+    logger = logging.getLogger("celery_sqs_heartbeat.keeper.thread_keeper")
     monkeypatch.setattr(logger, "handle", emit)
     monkeypatch.setattr(ThreadKeeper, "ending", MAX_ENDING)
     scene.feed.consume()
-    scene.joined.settle()
-    assert got.is_set()
+    assert got.wait(PATIENCE)
 
 
 class Delivery:
