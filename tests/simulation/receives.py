@@ -44,12 +44,14 @@ class Receives:
     def explain(self, message_id: str, worker: str, cause: str, *, is_guess: bool = False) -> None:
         """Note why what a worker has received of a message may lead to no execution.
 
+        A receive keeps its first cause: what is said later is about a later receive.
+
         Args:
-            is_guess: Whether a cause that is noted already is the better one.
+            is_guess: Whether a cause that is noted later is the better one.
         """
         for receive in self._world.truth[message_id].receives.values():
-            if receive.worker == worker and not (is_guess and receive.cause):
-                receive.cause = cause
+            if receive.worker == worker and (receive.is_guessed or not receive.cause):
+                receive.cause, receive.is_guessed = cause, is_guess
 
     def check(self) -> None:
         """Check at the end that every receive has led to an execution, or has a cause."""

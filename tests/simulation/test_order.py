@@ -88,71 +88,31 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("part", "name", "broken", "kind", "seed", "said"),
+    ("name", "broken", "kind", "seed", "said"),
     [
-        pytest.param(
-            GroupOrder, "waits_behind", _never, "calm-fifo", 0, "9: ", id="no message waits"
-        ),
-        pytest.param(
-            GroupOrder,
-            "waits_behind",
-            _never,
-            "storm-fifo-apart",
-            0,
-            "9: ",
-            id="no message waits if the keeper has its own process",
-        ),
-        pytest.param(
-            GroupOrder,
-            "waits_behind",
-            _until_its_delete_is_asked_for,
-            "calm-fifo-apart",
-            0,
-            "9: ",
-            id="the next starts when a delete is requested",
-        ),
-        pytest.param(
-            GroupOrder, "stop_behind", _nothing, "calm-fifo", 3, "9: ", id="nothing stops a group"
-        ),
-        pytest.param(
-            GroupOrder,
-            "stop_behind",
-            _nothing,
-            "calm-fifo-apart",
-            2,
-            "9: ",
-            id="nothing stops a group if the keeper has its own process",
-        ),
-        pytest.param(
-            GroupOrder,
-            "add",
-            _add_unless_its_place_was_lost,
-            "calm-fifo",
-            60,
-            "9: ",
-            id="a message received again has no place",
-        ),
-        pytest.param(
-            GroupOrder,
-            "end",
-            _end_as_if_held,
-            "calm-fifo",
-            39,
-            "runs twice",
-            id="a confirmed release stops later messages",
-        ),
+        # No message waits, in the worker's process and in the keeper's.
+        ("waits_behind", _never, "calm-fifo", 0, "9: "),
+        ("waits_behind", _never, "storm-fifo-apart", 0, "9: "),
+        # The next starts when a delete is requested.
+        ("waits_behind", _until_its_delete_is_asked_for, "calm-fifo-apart", 0, "9: "),
+        # Nothing stops a group, in the worker's process and in the keeper's.
+        ("stop_behind", _nothing, "calm-fifo", 3, "9: "),
+        ("stop_behind", _nothing, "calm-fifo-apart", 2, "9: "),
+        # A message received again has no place.
+        ("add", _add_unless_its_place_was_lost, "calm-fifo", 60, "9: "),
+        # A confirmed release stops later messages.
+        ("end", _end_as_if_held, "calm-fifo", 39, "runs twice"),
     ],
 )
 def test_a_broken_order_is_found(
     monkeypatch: pytest.MonkeyPatch,
-    part: type,
     name: str,
     broken: Callable[..., object],
     kind: str,
     seed: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr(part, name, broken)
+    monkeypatch.setattr(GroupOrder, name, broken)
     with pytest.raises(Violation, match=said):
         World(kind, seed).run()
 

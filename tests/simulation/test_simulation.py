@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -15,8 +18,8 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import lease_engine
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.message import Message
-from celery_sqs_heartbeat.leases.received_as import StaleCalls
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, Message
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs, StaleCalls
 from celery_sqs_heartbeat.link import child
 from celery_sqs_heartbeat.link.deliveries import Credit
 from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
@@ -346,6 +349,38 @@ def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found(
     monkeypatch.setattr(StaleCalls, forgotten, lambda *_: nothing)
     with pytest.raises(Violation, match=r"^6: "):
         World("storm", seed).run()
+
+
+@pytest.mark.parametrize(
+    ("said", "causes"),
+    [
+        pytest.param(
+            [(1, GROUP_STOPPED, False), (2, "not delivered", False)],
+            [GROUP_STOPPED, "not delivered"],
+            id="each receive has its own",
+        ),
+        pytest.param(
+            [(1, "keeper died", True), (1, "released", False)],
+            ["released"],
+            id="a guess is replaced",
+        ),
+        pytest.param(
+            [(1, "released", False), (1, "worker died", True)], ["released"], id="not by a guess"
+        ),
+    ],
+)
+def test_a_receive_keeps_the_first_cause_that_is_certain(
+    said: list[tuple[int, str, bool]], causes: list[str]
+) -> None:
+    truths: Any = defaultdict(lambda: SimpleNamespace(receives={}))
+    receives = Receives(Mock(truth=truths))
+    for number, cause, is_guess in said:
+        message = {"MessageId": "m", "ReceiptHandle": str(number)}
+        if str(number) not in truths["m"].receives:
+            receives.note_answer(message)
+            receives.note_arrival(message, "w0", ReceivedAs.NEW)
+        receives.explain("m", "w0", cause, is_guess=is_guess)
+    assert [each.cause for each in truths["m"].receives.values()] == causes
 
 
 def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(

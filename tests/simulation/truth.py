@@ -31,10 +31,12 @@ class Receive:
     Attributes:
         worker: Whose keeper has read its answer.
         cause: Why it leads to no execution, if it does not.
+        is_guessed: Whether there may be a better cause.
     """
 
     worker: str = ""
     cause: str = ""
+    is_guessed: bool = False
     is_run: bool = False
 
 
