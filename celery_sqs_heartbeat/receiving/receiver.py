@@ -41,6 +41,9 @@ class Receiver:
         intake: Leases the messages and hands them over.
         all_polls: Returns the open polls of all channels.
         concurrency: How many tasks the worker runs at once; 0 if not known.
+
+    Attributes:
+        receiving: Its polls.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Receiver:
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
         self._has_ended = False
-        self._receiving = Receiving(room=self._room, take=self._take)
+        self.receiving = Receiving(room=self._room, take=self._take)
         self.intake = intake
 
     @property
@@ -78,7 +81,7 @@ class Receiver:
     @property
     def polls(self) -> tuple[Poll, ...]:
         """The open polls."""
-        return self._receiving.polls
+        return self.receiving.polls
 
     def consume(self, *queues: ConsumedQueue) -> None:
         """Receive from queues from now on, or continue with what has changed about them."""
@@ -86,12 +89,12 @@ class Receiver:
         self._queues.update({each.name: each for each in queues})
         self.intake.begin(*names)
         # All at once: a queue that is alone may take the whole room.
-        self._receiving.add(*(self._source(self._queues[name]) for name in names))
+        self.receiving.add(*(self._source(self._queues[name]) for name in names))
 
     def cancel(self, queue: str) -> None:
         """Receive no more messages of a queue, and release those that are not handed over."""
         self._queues.pop(queue, None)
-        self._receiving.remove(queue)
+        self.receiving.remove(queue)
         self._polled.rest(queue)
         self.intake.end([queue])
 
@@ -104,12 +107,8 @@ class Receiver:
             cause: Why the messages that wait for another of their group are released.
         """
         self._has_ended = True
-        self._receiving.stop()
+        self.receiving.stop()
         self.intake.end(tuple(self._queues), cause)
-
-    def join(self, timeout: float) -> bool:
-        """Wait until no poll is open. Return whether that took at most `timeout` seconds."""
-        return self._receiving.join(timeout)
 
     def allow(self, limit: int, prefetch_count: int) -> None:
         """Set how many messages the channel can use in all."""
@@ -119,7 +118,7 @@ class Receiver:
     def fill(self) -> None:
         """Hand over and receive what there is room for."""
         self.intake.look()
-        self._receiving.fill()
+        self.receiving.fill()
 
     def _source(self, queue: ConsumedQueue) -> Source:
         return Source(
@@ -135,9 +134,7 @@ class Receiver:
         """Return how many more messages may be held, beside those of open polls."""
         if self._has_ended:
             return 0
-        room = self.intake.room
-        if not self._keeper.may_receive:
-            room = min(room, 0)
+        room = self.intake.room if self._keeper.may_receive else 0
         if room <= 0:
             for queue in tuple(self._queues):
                 self._polled.wait(queue)

@@ -120,7 +120,7 @@ class Reception:
         """
         until = max([clock.now(), *(poll.ends_at for poll in self.polls)]) + READ_GRACE
         for receiver in self._closed:
-            receiver.join(until - clock.now())
+            receiver.receiving.join(until - clock.now())
         return not self.polls
 
     def look(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import timezone
 from threading import RLock
 from typing import Any
 
@@ -94,23 +95,40 @@ class BrokerConfig:
         )
 
 
-#: How a queue is reached, and the threshold that the timeouts fit, in seconds (`new_client`).
-_Use = tuple[BrokerConfig, float | None]
+@dataclass(kw_only=True)
+class _Use:
+    """How some queues are reached, and the client for them.
+
+    Attributes:
+        own: What differs for a predefined queue, see `_settings_of`.
+        late_at: When making the client has taken so long that it may hang, in seconds of
+            `clock.now`; in the past if no one makes it.
+    """
+
+    config: BrokerConfig
+    own: Mapping[str, Any] | None = field(repr=False)
+    threshold: float | None
+    client: Future[Any] = field(default_factory=Future, compare=False, repr=False)
+    late_at: float = field(default=-math.inf, compare=False)
+
+    @property
+    def needs_client(self) -> bool:
+        """Whether the next call should make the client."""
+        return not self.client.done() and clock.now() >= self.late_at
 
 
 class ClientPool:
-    """Makes a client for each queue and reuses it.
+    """Makes a client for all queues that are reached alike, and reuses it.
 
-    Threads share clients, which boto3 allows. Each client has its own session, because sessions
-    must not be shared. A client takes about 0.1 s of CPU. If each call made its own while there is
-    none, a busy machine would make nothing but clients, and the keeper would give all calls up.
+    A client takes about 9 MiB and 0.1 s of CPU, and boto3 allows threads to share it. Each has its
+    own session, because sessions must not be shared. If each call made its own while there is none,
+    a busy machine would make nothing but clients, and the keeper would give all calls up.
     """
 
     def __init__(self, new_session: NewSession | None = None) -> None:
         self._new_session = new_session
         self._uses: dict[str, _Use] = {}
         self._addresses: dict[str, str] = {}
-        self._clients: dict[str, _Making] = {}
         # Re-entrant: a signal handler may need a client, and interrupt a thread with the lock.
         self._lock = RLock()
 
@@ -126,8 +144,12 @@ class ClientPool:
         Args:
             address: The URL at which the queue is reached from now on, if it is another one.
         """
-        self._addresses[queue_url] = address or queue_url
-        self._uses[queue_url] = (config, threshold)
+        # A longer threshold has no longer timeouts.
+        most = threshold and min(threshold, MAX_TIMEOUT / TIMEOUT_PART)
+        use = _Use(config=config, own=_settings_of(config, queue_url), threshold=most)
+        with self._lock:
+            self._addresses[queue_url] = address or queue_url
+            self._uses[queue_url] = next((each for each in self._uses.values() if each == use), use)
 
     def address(self, queue_url: str) -> str:
         """Return the URL at which a queue is reached."""
@@ -142,48 +164,33 @@ class ClientPool:
         """
         use = self._uses[queue_url]
         while True:
-            is_mine = False
             with self._lock:
-                making = self._clients.get(queue_url)
-                if making is None or making.use != use or making.is_late:
-                    making = self._clients[queue_url] = _Making(use)
-                    is_mine = True
+                if is_mine := use.needs_client:
+                    use.client, use.late_at = Future(), clock.now() + MAKING_SECONDS
+                client = use.client
             if is_mine:
                 # Without the lock: with a role it waits for STS, and other queues must not wait.
-                self._make(making, queue_url, *use)
+                self._make(client, use, queue_url)
             else:
-                wait([making.client], making.late_at - clock.now())
-            if making.client.done():
-                return making.client.result()
+                wait([client], use.late_at - clock.now())
+            if client.done():
+                return client.result()
 
-    def _make(
-        self, making: _Making, queue_url: str, config: BrokerConfig, threshold: float | None
-    ) -> None:
+    def _make(self, client: Future[Any], use: _Use, queue_url: str) -> None:
         try:
-            client = new_client(config, queue_url, threshold, self._new_session)
+            made = new_client(use.config, queue_url, use.threshold, self._new_session)
         except BaseException as error:
-            making.use = None
-            making.client.set_exception(error)
+            with self._lock:
+                use.client, use.late_at = Future(), -math.inf
+            client.set_exception(error)
         else:
-            making.client.set_result(client)
+            client.set_result(made)
 
 
-class _Making:
-    """A client that one call makes, and others wait for.
-
-    Attributes:
-        use: What it is for; None if it could not be made.
-    """
-
-    def __init__(self, use: _Use) -> None:
-        self.use: _Use | None = use
-        self.client: Future[Any] = Future()
-        self.late_at = clock.now() + MAKING_SECONDS
-
-    @property
-    def is_late(self) -> bool:
-        """Whether it has taken so long that it may hang."""
-        return not self.client.done() and clock.now() >= self.late_at
+def _settings_of(config: BrokerConfig, queue_url: str) -> Mapping[str, Any] | None:
+    """Return kombu's settings of a predefined queue without its URL; None for another queue."""
+    queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
+    return queue and {**queue, "url": None}
 
 
 def new_client(
@@ -200,7 +207,7 @@ def new_client(
     """
     given = config.client_config
     client_config = Config(**given) if threshold is None else short_config(threshold, given)
-    queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
+    queue = _settings_of(config, queue_url)
     region = (queue or {}).get("region", config.region)
     if new_session is not None:
         session = new_session()
@@ -264,9 +271,5 @@ class _RoleProvider(CredentialProvider):
             "access_key": token["AccessKeyId"],
             "secret_key": token["SecretAccessKey"],
             "token": token["SessionToken"],
-            "expiry_time": _iso(token["Expiration"]),
+            "expiry_time": token["Expiration"].astimezone(timezone.utc).isoformat(),
         }
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(timezone.utc).isoformat()

@@ -35,8 +35,8 @@ _parser = create_parser("json")
 _PREPARED = "sqs_heartbeat_prepared"
 #: How long a signed request is sent again, in seconds. The credentials may change.
 _SIGNED_SECONDS = 5.0
-#: How many signed requests are kept of an operation: polls ask for one to ten messages.
-_MOST_SIGNED = 20
+#: How many signed requests are kept: the polls of each queue ask for one to ten messages.
+_MOST_SIGNED = 200
 #: Names code that may change each request of each client (botocore's experimental plugins).
 _PLUGINS = "BOTOCORE_EXPERIMENTAL__PLUGINS"
 
@@ -117,6 +117,8 @@ class _Prepared:
             unsigned = create_request_object({**self.request, "body": body, "context": context})
             self.signer.sign(self.model.name, unsigned)
             request = self.endpoint.prepare_request(unsigned)
+            if self.model.name != "ReceiveMessage":  # No other call is made again.
+                return request
             if len(self.signed) >= _MOST_SIGNED:
                 self.signed.clear()
             self.signed[body] = now, request

@@ -117,6 +117,31 @@ def test_a_client_is_reused_until_the_configuration_changes() -> None:
     assert credentials_of(pool(URL)).access_key == "x"
 
 
+OTHER = "http://127.0.0.1:1/1/other"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "own", "is_shared"),
+    [
+        (20, {}, True),
+        # Longer timeouts than the longest have no effect.
+        (30, {}, True),
+        (10, {}, False),
+        (20, {"region": "eu-west-3"}, False),
+        (20, {"access_key_id": "x", "secret_access_key": "y"}, False),
+    ],
+)
+def test_queues_that_are_reached_alike_share_a_client(
+    threshold: float, own: dict[str, str], is_shared: bool
+) -> None:
+    predefined = {**PREDEFINED, "other": {"url": OTHER, **own}}
+    pool = ClientPool()
+    for url, each in ((URL, 20), (OTHER, threshold)):
+        config = BrokerConfig.of_channel(channel_of("sqs://k:s@", predefined_queues=predefined))
+        pool.use(config, url, each)
+    assert (pool(OTHER) is pool(URL)) is is_shared
+
+
 class Sessions:
     """Makes sessions, each only after it was let go."""
 

@@ -13,7 +13,7 @@ from kombu import Consumer, Queue
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.receiving import reception
 from celery_sqs_heartbeat.receiving.receiver import Receiver
-from celery_sqs_heartbeat.sqs.long_polls import Poll, Source
+from celery_sqs_heartbeat.sqs.long_polls import Poll, Receiving, Source
 from celery_sqs_heartbeat.worker.shutdown import end_polls
 from tests.integration.test_transport import ChannelHarness
 from tests.support.held_polls import HeldPolls
@@ -182,7 +182,7 @@ def test_a_keeper_waits_beyond_the_end_of_a_poll_and_from_now_on_if_that_has_pas
         Poll(source=source, count=1, booked=1, sent_at=0.0, waits=wait) for wait in (1, 20)
     )
     monkeypatch.setattr(Receiver, "polls", polls)
-    monkeypatch.setattr(Receiver, "join", lambda self, timeout: waits.append(timeout))
+    monkeypatch.setattr(Receiving, "join", lambda self, timeout: waits.append(timeout))
     unused: Any = Mock()
     receiving = reception.Reception(
         unused,

@@ -90,7 +90,7 @@ class ChannelHarness:
         with contextlib.ExitStack() as locks:
             # Their threads may be between two polls.
             for receiver in reception._receivers.values():
-                locks.enter_context(receiver._receiving._lock)
+                locks.enter_context(receiver.receiving._lock)
             return reception.polls
 
     def consume(self, on_message: Callable[[Any], None], **options: Any) -> Consumer:

@@ -96,13 +96,13 @@ class SimulatedReception(Reception):
     def abandon(self) -> None:
         """Note that the process has died. SQS answers its open polls, and no one reads that."""
         for receiver in [*self._receivers.values(), *self._closed]:
-            receiver._receiving.make_last()
+            receiver.receiving.make_last()
 
     def _receiver(self, channel: int) -> Receiver:
         is_new = channel not in self._receivers
         receiver = super()._receiver(channel)
         if is_new:
-            receiver._receiving = SimulatedReceiving(self, receiver)
+            receiver.receiving = SimulatedReceiving(self, receiver)
         return receiver
 
     def _look_later(self) -> None:

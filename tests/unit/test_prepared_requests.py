@@ -278,21 +278,24 @@ def test_a_repeated_request_is_signed_with_renewed_credentials(token: str | None
     assert "Credential=AKIASECOND/" in headers["authorization"]
 
 
-def test_a_request_like_the_last_is_sent_with_its_signature_for_five_seconds(
+def test_a_poll_like_the_last_is_sent_with_its_signature_for_five_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = FakeClock(1_000.0)
     monkeypatch.setattr(prepared_requests.clock, "now", now)
     credentials = Credentials("AKIAFIRST", "s", "token-1")
     answered = AnsweredClient(client_with(credentials))
-    answered.send()
-    assert answered.repeats()
+
+    def poll() -> bool:
+        prepared_requests.make_call(answered.client, "ReceiveMessage", {"QueueUrl": QUEUE})
+        return "Credential=AKIASECOND/" in texts(answered.requests[-1])["authorization"]
+
+    assert [poll(), poll()] == [False, False]
     credentials.access_key = "AKIASECOND"
     signed = []
     for seconds in (4.9, 0.2):
         now.advance(seconds)
-        assert answered.repeats()
-        signed.append("Credential=AKIASECOND/" in texts(answered.requests[-1])["authorization"])
+        signed.append(poll())
     assert signed == [False, True]
 
 
