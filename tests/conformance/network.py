@@ -171,10 +171,7 @@ class _Refusing:
     """The simulated SQS, except that it refuses the entries of some messages."""
 
     def __init__(
-        self,
-        sqs: SimulatedSqs,
-        name_of: Callable[[str], str],
-        refused: Mapping[str, SqsError],
+        self, sqs: SimulatedSqs, name_of: Callable[[str], str], refused: Mapping[str, SqsError]
     ) -> None:
         self._sqs = sqs
         self._name_of = name_of

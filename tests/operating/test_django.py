@@ -102,9 +102,7 @@ def test_a_sound_project_passes_its_checks_without_sqs(manage: Manage) -> None:
 
 def test_every_fault_of_the_settings_is_an_error(manage: Manage) -> None:
     ended = manage(
-        "check",
-        CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1,
-        CELERY_SQS_HEARTBEAT_TRESHOLD=5,
+        "check", CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1, CELERY_SQS_HEARTBEAT_TRESHOLD=5
     )
     assert ended.returncode == 1
     assert ended.stderr.count("(celery_sqs_heartbeat.E001)") == 2
@@ -259,9 +257,7 @@ def test_the_doctor_is_a_command_of_the_project(manage: Manage) -> None:
         assert {"SQSHB-W204", "SQSHB-P301", "SQSHB-P008"} <= ids
 
 
-def test_the_doctor_reports_errors_that_keep_other_commands_from_running(
-    manage: Manage,
-) -> None:
+def test_the_doctor_reports_errors_that_keep_other_commands_from_running(manage: Manage) -> None:
     ended = manage("sqs_heartbeat_doctor", CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1)
     assert ended.returncode == 2
     assert "CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1" in ended.stdout

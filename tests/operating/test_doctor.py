@@ -680,8 +680,7 @@ def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
     """Ministack returns the retention period, too."""
     name = "short-lived"
     sqs_server.client().create_queue(
-        QueueName=name,
-        Attributes={"MessageRetentionPeriod": "60", "VisibilityTimeout": "90"},
+        QueueName=name, Attributes={"MessageRetentionPeriod": "60", "VisibilityTimeout": "90"}
     )
     findings = examine(app_at(sqs_server.broker_url), queues=[name])
     assert (

@@ -9,6 +9,8 @@ import pytest
 from tests.operating.conftest import Studio
 
 HEADER = b"region,amount\n"
+NAMES_NEEDED = "its first line must name region and amount, with a comma between them"
+NO_ORDER = "line 2 is not an order:"
 
 
 @pytest.mark.parametrize(
@@ -34,35 +36,21 @@ def test_the_amounts_of_each_region_are_added_up(
     [
         (b"", "the file is empty: its first line must name region and amount"),
         (HEADER, "the file has no orders: it needs lines with region and amount"),
-        (
-            b"region,total\nnorth,1\n",
-            "the file has no column amount: "
-            "its first line must name region and amount, with a comma between them",
-        ),
-        (
-            b"region;amount\nnorth;1\n",
-            "the file has no columns region and amount: "
-            "its first line must name region and amount, with a comma between them",
-        ),
+        (b"region,total\nnorth,1\n", f"the file has no column amount: {NAMES_NEEDED}"),
+        (b"region;amount\nnorth;1\n", f"the file has no columns region and amount: {NAMES_NEEDED}"),
         (HEADER + b"north,1\nnorth,x\n", "line 3 is not an order: its amount 'x' is not a number"),
-        (HEADER + b"north,\n", "line 2 is not an order: its amount '' is not a number"),
-        (HEADER + b"north,nan\n", "line 2 is not an order: its amount 'nan' is not a number"),
-        (HEADER + b"north,-inf\n", "line 2 is not an order: its amount '-inf' is not a number"),
-        (HEADER + b"north,sNaN\n", "line 2 is not an order: its amount 'sNaN' is not a number"),
+        (HEADER + b"north,\n", f"{NO_ORDER} its amount '' is not a number"),
+        (HEADER + b"north,nan\n", f"{NO_ORDER} its amount 'nan' is not a number"),
+        (HEADER + b"north,-inf\n", f"{NO_ORDER} its amount '-inf' is not a number"),
+        (HEADER + b"north,sNaN\n", f"{NO_ORDER} its amount 'sNaN' is not a number"),
         (
             HEADER + b"north," + b"9" * 99 + b"\n",
-            f"line 2 is not an order: its amount '{'9' * 37}...' is too large",
+            f"{NO_ORDER} its amount '{'9' * 37}...' is too large",
         ),
-        (
-            HEADER + b"north,1e999999\n",
-            "line 2 is not an order: its amount '1e999999' is too large",
-        ),
-        (HEADER + b"north\n", "line 2 is not an order: it has fewer fields than the first line"),
-        (
-            HEADER + b"north,1,50\n",
-            "line 2 is not an order: it has more fields than the first line",
-        ),
-        (HEADER + b" ,1\n", "line 2 is not an order: it has no region"),
+        (HEADER + b"north,1e999999\n", f"{NO_ORDER} its amount '1e999999' is too large"),
+        (HEADER + b"north\n", f"{NO_ORDER} it has fewer fields than the first line"),
+        (HEADER + b"north,1,50\n", f"{NO_ORDER} it has more fields than the first line"),
+        (HEADER + b" ,1\n", f"{NO_ORDER} it has no region"),
         ("region,amount\nK\xf6ln,1\n".encode("cp1252"), "the file is not UTF-8 text"),
         ("region,amount\nnorth,1\n".encode("utf-16"), "the file is not UTF-8 text"),
         (HEADER + b'"' + b"x" * 200_000, "the file is not a CSV file: field larger than"),

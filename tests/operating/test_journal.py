@@ -49,9 +49,7 @@ for number in range(10**9):
 def killed_writer(target: Path | str, lines: int, moments: random.Random) -> int:
     """Let a process write, kill it, and return how many lines it reported as written."""
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(target), str(lines)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", WRITER, str(target), str(lines)], cwd=ROOT, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         written = 0

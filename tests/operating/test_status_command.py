@@ -82,9 +82,7 @@ def test_workers_and_their_leases_are_shown(scene: Observed) -> None:
     ]
 
 
-def test_message_groups_and_stopped_groups_are_shown_if_there_are_any(
-    scene: Observed,
-) -> None:
+def test_message_groups_and_stopped_groups_are_shown_if_there_are_any(scene: Observed) -> None:
     assert "Groups" not in run("--url", scene.url).stdout
     failed = scene.receive_in_order("B4", 1)
     for number in range(3):
@@ -143,9 +141,7 @@ def test_a_lease_that_is_not_well_sets_the_exit_status(scene: Observed) -> None:
     assert (mail[1], mail[-1]) == ("shop.mail", "1")
 
 
-def test_a_dead_keeper_sets_the_exit_status_and_is_explained(
-    scene: Observed,
-) -> None:
+def test_a_dead_keeper_sets_the_exit_status_and_is_explained(scene: Observed) -> None:
     scene.keeper.stop()
     result = run("--url", scene.url)
     assert result.exit_code == 1
@@ -201,9 +197,7 @@ def test_the_error_names_the_address_and_its_origin(
     assert line.startswith(f"Error: {asked}")
 
 
-def test_without_the_setting_the_default_address_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_setting_the_default_address_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Target] = []
 
     def ask(targets: list[Target], token: str | None) -> list[page_answers.PageAnswer]:

@@ -82,12 +82,14 @@ def calls(spark: SparkSession) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("key", "calls_", "entries", "failed", "usd"),
     [
-        pytest.param(("work", "1.2", "extend"), 5, 27, 10, 0.4e-6, id="each call counts once"),
-        pytest.param(("work", "1.2", "release"), 1, 2, 0, 0.4e-6, id="releases"),
-        pytest.param(
-            ("orders.fifo", "1.2", "delete"), 2, 10, 3, 0.5e-6, id="of FIFO, more expensive"
-        ),
-        pytest.param(("work", None, "extend"), 1, 4, 0, 0.4e-6, id="of a worker not known"),
+        # Each call counts once.
+        (("work", "1.2", "extend"), 5, 27, 10, 0.4e-6),
+        # Releases.
+        (("work", "1.2", "release"), 1, 2, 0, 0.4e-6),
+        # Of FIFO, more expensive.
+        (("orders.fifo", "1.2", "delete"), 2, 10, 3, 0.5e-6),
+        # Of a worker not known.
+        (("work", None, "extend"), 1, 4, 0, 0.4e-6),
     ],
 )
 def test_calls_are_counted_and_priced(

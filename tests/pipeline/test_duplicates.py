@@ -186,12 +186,7 @@ SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "hours": (
         [
             {**FIRST, **GONE, "vt": HOURS},
-            {
-                **SECOND_RUN,
-                "received": at(HOURS + 5),
-                "started": at(HOURS + 6),
-                "finished": None,
-            },
+            {**SECOND_RUN, "received": at(HOURS + 5), "started": at(HOURS + 6), "finished": None},
         ],
         [message("lease-extended", 1, vt=HOURS, slack_us=SECOND, lat_us=20_000)],
     ),

@@ -62,11 +62,6 @@ def test_a_task_that_ended_is_a_span_and_one_that_continued_is_censored(
 ) -> None:
     found = {measure: row for (name, measure), row in histograms.items() if name == task}
     assert found == {
-        measure: (
-            bin_of(seconds * SECOND),
-            spans,
-            censored,
-            seconds * SECOND * (spans + censored),
-        )
+        measure: (bin_of(seconds * SECOND), spans, censored, seconds * SECOND * (spans + censored))
         for measure, (seconds, spans, censored) in expected.items()
     }

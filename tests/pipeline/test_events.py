@@ -81,10 +81,7 @@ def rejects(spark: SparkSession, journal: Path) -> set[tuple[str, str, int]]:
     return {(Path(row["file"]).name, row["reason"], row["lines"]) for row in rows}
 
 
-TORN = [
-    "seg-3.jsonl.open",
-    *(f"seg-{number}.jsonl.zst" for number in (4, 5, 6, 9, 11, 12, 13)),
-]
+TORN = ["seg-3.jsonl.open", *(f"seg-{number}.jsonl.zst" for number in (4, 5, 6, 9, 11, 12, 13))]
 WITH_THREE_CORRUPT_LINES = ("seg-8.jsonl.zst", "seg-9.jsonl.zst", "seg-10.jsonl.open")
 
 

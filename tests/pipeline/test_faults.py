@@ -156,8 +156,7 @@ def test_a_journal_of_which_something_is_missing_is_status_1_and_one_without_an_
 
 
 @pytest.mark.parametrize(
-    ("span", "said"),
-    [(Span(), "received: there"), (Span(DT, DT), "received of 2026-03-14: there")],
+    ("span", "said"), [(Span(), "received: there"), (Span(DT, DT), "received of 2026-03-14: there")]
 )
 def test_no_message_is_status_1_and_no_page(spark: Any, span: Span, said: str) -> None:
     with pytest.raises(NothingFound, match=f"^'j' has no message that was {said} is nothing"):

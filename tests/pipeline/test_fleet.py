@@ -153,9 +153,7 @@ def test_the_first_lines_say_the_settings_that_the_fleet_runs_with(fleet: Path) 
             assert set(line["versions"]) > {"celery", "celery-sqs-heartbeat"}
 
 
-def test_a_copy_of_the_fleet_has_its_own_messages_workers_and_duplicates(
-    tmp_path: Path,
-) -> None:
+def test_a_copy_of_the_fleet_has_its_own_messages_workers_and_duplicates(tmp_path: Path) -> None:
     one = make_fleet(tmp_path / "one", workers=2, hours=0.3, seed=26)
     two = make_fleet(tmp_path / "two", workers=2, hours=0.3, seed=26, copies=2)
     assert (two.messages, two.lines, two.workers) == tuple(

@@ -187,9 +187,7 @@ def test_a_failure_stops_a_group_and_an_orderly_end_does_not(
     assert len(found[name]) == is_stop
 
 
-def test_those_behind_it_count_once_each_and_for_the_stop_that_they_waited_in(
-    found: Stops,
-) -> None:
+def test_those_behind_it_count_once_each_and_for_the_stop_that_they_waited_in(found: Stops) -> None:
     rows = [(row.msg[:2], row.waiting, row.seconds) for row in found["others wait"]]
     assert rows == [("m1", 2, 18.0), ("m2", 1, 8.0)]
 

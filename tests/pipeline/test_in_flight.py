@@ -106,14 +106,18 @@ def _levels(minutes: Mapping[int, tuple[Any, ...]]) -> dict[int, tuple[int, floa
 @pytest.mark.parametrize(
     ("queue", "expected"),
     [
-        pytest.param(
-            "long", {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)}, id="held over minutes"
-        ),
-        pytest.param("idle", {0: (1, 0.1), 3: (1, 0.2)}, id="no row of a minute with nothing"),
-        pytest.param("one by one", {0: (1, 0.005)}, id="one leaves before the next comes"),
-        pytest.param("together", {0: (3, 0.015)}, id="three at once within a second"),
-        pytest.param("abandoned", {0: (1, 0.833333333)}, id="until the abandoned lease ends"),
-        pytest.param("running", {1440: (1, 0.5), 1441: (1, 0.5)}, id="until the data ends"),
+        # Held over minutes.
+        ("long", {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)}),
+        # No row of a minute with nothing.
+        ("idle", {0: (1, 0.1), 3: (1, 0.2)}),
+        # One leaves before the next comes.
+        ("one by one", {0: (1, 0.005)}),
+        # Three at once within a second.
+        ("together", {0: (3, 0.015)}),
+        # Until the abandoned lease ends.
+        ("abandoned", {0: (1, 0.833333333)}),
+        # Until the data ends.
+        ("running", {1440: (1, 0.5), 1441: (1, 0.5)}),
     ],
 )
 def test_a_minute_has_its_peak_and_mean(

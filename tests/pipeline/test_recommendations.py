@@ -91,11 +91,7 @@ def _tables(spark: SparkSession) -> tuple[Any, ...]:
         workers_frame(
             spark,
             {"wid": "w1", "last_seen": DAY + 600 * SECOND, "concurrency": 8},
-            {
-                "wid": "w1",
-                "first_seen": DAY + 3000 * SECOND,
-                "last_seen": DAY + 3600 * SECOND,
-            },
+            {"wid": "w1", "first_seen": DAY + 3000 * SECOND, "last_seen": DAY + 3600 * SECOND},
             {
                 "wid": "w2",
                 "first_seen": DAY + SECOND,
@@ -214,16 +210,18 @@ def _rules(timeout: int, threshold: float, max_lease: float | None = None) -> di
 @pytest.mark.parametrize(
     ("number", "rules", "why"),
     [
-        pytest.param(4, (6, 2), "There is too little data to recommend a change.", id="thin data"),
-        pytest.param(4, (36_000, 12_000), "There is too little data to", id="whatever it says"),
-        pytest.param(20_000, (80, 20), "No candidate is clearly better than the c", id="good"),
-        pytest.param(
-            20_000, (36_000, 12_000), "With the current settings, calls, waits ", id="expensive"
-        ),
-        pytest.param(20_000, (6, 0.1), "With the current settings, extensions ", id="risky"),
-        pytest.param(
-            20_000, (80, 20, 120), "With the current settings, max_lease=120 ", id="cut off"
-        ),
+        # Thin data.
+        (4, (6, 2), "There is too little data to recommend a change."),
+        # Whatever it says.
+        (4, (36_000, 12_000), "There is too little data to"),
+        # Good.
+        (20_000, (80, 20), "No candidate is clearly better than the c"),
+        # Expensive.
+        (20_000, (36_000, 12_000), "With the current settings, calls, waits "),
+        # Risky.
+        (20_000, (6, 0.1), "With the current settings, extensions "),
+        # Cut off.
+        (20_000, (80, 20, 120), "With the current settings, max_lease=120 "),
     ],
 )
 def test_settings_change_where_the_check_finds_them_worse_and_for_its_reason(
@@ -249,9 +247,7 @@ def test_settings_change_where_the_check_finds_them_worse_and_for_its_reason(
     assert recommended.objective <= running.objective
 
 
-def test_the_recommendation_is_not_repeated_among_the_candidates(
-    rows: list[Row],
-) -> None:
+def test_the_recommendation_is_not_repeated_among_the_candidates(rows: list[Row]) -> None:
     for key in {(row.queue, row.task) for row in rows}:
         shown = [row for row in rows if (row.queue, row.task) == key and row.rank >= 0]
         assert len({_settings(row)[:2] for row in shown}) == len(shown) > 1

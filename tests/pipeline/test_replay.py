@@ -273,11 +273,7 @@ def test_how_sure_it_is_counts_attempts_that_ended_and_nothing_else(
     [
         ([45.01] * 322, [], "for at most 45.1 s, and the longest for at most 45.1 s."),
         ([45.01] * 2_000, [], "for at most 45.1 s, and 999 of 1,000 for at most 45.1 s."),
-        (
-            [0.0139] * 9,
-            [80.0] * 3,
-            "for at most 14 ms, and the longest attempts had not ended.",
-        ),
+        ([0.0139] * 9, [80.0] * 3, "for at most 14 ms, and the longest attempts had not ended."),
         ([1.0], [80.0] * 3, "The longest attempts had not ended."),
         ([45.01], [], "The longest attempt holds its message for at most 45.1 s."),
     ],

@@ -266,9 +266,7 @@ def test_one_duplicate_and_one_missing_line_are_reported_in_the_singular(
 ) -> None:
     found = findings(spark)
     found = replace(
-        found,
-        causes=[{**found.causes[-1], "pairs": 1}],
-        workers={**found.workers, "missing": 1},
+        found, causes=[{**found.causes[-1], "pairs": 1}], workers={**found.workers, "missing": 1}
     )
     said = words(render(found))
     assert "1 execution is a duplicate: it began although the one before had not failed." in said

@@ -174,18 +174,19 @@ def test_thin_data_is_kept_apart_from_settings_that_are_good(journal: str) -> No
 @pytest.mark.parametrize(
     ("conf", "exit_code", "said"),
     [
-        pytest.param({}, 1, "WORSE: queue prod-work: ", id="the queue's own timeout, half an hour"),
-        pytest.param(
+        # The queue's own timeout, half an hour.
+        ({}, 1, "WORSE: queue prod-work: "),
+        # Good settings.
+        (
             {"sqs_heartbeat_visibility_timeout": 90, "sqs_heartbeat_threshold": 25},
             0,
             "OK: queue prod-work: visibility_timeout=90",
-            id="good settings",
         ),
-        pytest.param(
+        # The queue's settings, by Celery's name.
+        (
             {"sqs_heartbeat_queues": {"work": {"visibility_timeout": 20_000}}},
             1,
             "WORSE: queue prod-work: ",
-            id="the queue's settings, by Celery's name",
         ),
     ],
 )

@@ -167,114 +167,64 @@ def with_file(name: str, text: str = "") -> Callable[[Path], None]:
     return build
 
 
+def no_day(folder: Path) -> None:
+    (folder / "dt=2026-13-45" / "worker=w1").mkdir(parents=True)
+
+
 def nothing(folder: Path) -> None:
     """Leave it out."""
 
 
 SEGMENT = f"{DT}/worker=w1/seg-1.jsonl.zst"
-#: By kind: what builds it, the path in it, and which commands print what.
-CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]] = {
-    "missing": (nothing, "", {LOOKS: "does not exist"}),
-    "a file": (Path.touch, "", {LOOKS: "is a file", WRITES: "is a file", CHECKPOINT: "is a file"}),
-    "below a file": (Path.touch, "below", {WRITES: "is a file", CHECKPOINT: "is a file"}),
-    "an empty folder": (Path.mkdir, "", {LOOKS: "is an empty folder"}),
-    "a folder of documents": (
-        build_documents,
-        "",
-        {
-            LOOKS: "contains neither a journal nor a warehouse",
-            WRITES: "a separate folder",
-            CHECKPOINT: "a separate folder",
-        },
-    ),
-    "a journal": (
-        build_journal,
-        "",
-        {WRITES: "is a journal, where a warehouse", CHECKPOINT: "is a journal"},
-    ),
-    "a warehouse": (
-        build_warehouse,
-        "",
-        {READS: "is a warehouse, where a journal", CHECKPOINT: "is a warehouse"},
-    ),
-    "a day of a journal": (
-        build_journal,
-        DT,
-        {LOOKS: "one day of a journal", WRITES: "one day of a journal"},
-    ),
-    "a table": (
-        build_warehouse,
-        "attempts",
-        {LOOKS: "one table of a warehouse", WRITES: "one table of a warehouse"},
-    ),
-    "a locked folder": (
-        locked(build_journal),
-        "",
-        {
-            LOOKS: "Permission denied: run this as",
-            WRITES: "Permission denied",
-            CHECKPOINT: "Permission denied",
-        },
-    ),
-    "a locked worker": (locked(build_journal, DT, "worker=w1"), "", {LOOKS: "Permission denied"}),
-    "a locked segment": (locked(build_journal, SEGMENT), "", {LOOKS: "Permission denied"}),
-    "a locked table": (
-        locked(build_warehouse, "workers", DT),
-        "",
-        {SOURCE: "Permission denied", WRITES: "Permission denied"},
-    ),
-    "a read-only warehouse": (read_only(build_warehouse), "", {WRITES: "not writable"}),
-    "a read-only folder": (
-        read_only(Path.mkdir),
-        "new",
-        {WRITES: "not writable", CHECKPOINT: "not writable"},
-    ),
-    "a warehouse without a table": (
-        without("durations"),
-        "",
-        {SOURCE: "has no table durations"},
-    ),
-    "a cut table": (
-        cut,
-        "",
-        {SOURCE: "is not a complete Parquet file", WRITES: "not a complete Parquet"},
-    ),
-    "a warehouse of another version": (
+NO_PLACE = "neither a journal nor a warehouse"
+APART = "a separate folder"
+locked_table = locked(build_warehouse, "workers", DT)
+of_other_tool = with_file(f"{DT}/part-0.json", "{}")
+worker_of_other_tool = with_file(f"{DT}/worker=3/part-0.json", "{}")
+word_of_other_tool = with_file("dt=yesterday/part-0.json", "{}")
+day_of_word = with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}")
+empty_segment = with_file(SEGMENT)
+#: The kind, what builds it, the path in it, and which commands print what.
+CASES: list[tuple[str, Callable[[Path], None], str, tuple[str, ...], str]] = [
+    ("missing", nothing, "", LOOKS, "does not exist"),
+    ("a file", Path.touch, "", LOOKS + WRITES + CHECKPOINT, "is a file"),
+    ("below a file", Path.touch, "below", WRITES + CHECKPOINT, "is a file"),
+    ("an empty folder", Path.mkdir, "", LOOKS, "is an empty folder"),
+    ("a folder of documents", build_documents, "", LOOKS, f"contains {NO_PLACE}"),
+    ("a folder of documents", build_documents, "", WRITES + CHECKPOINT, APART),
+    ("a journal", build_journal, "", WRITES, "is a journal, where a warehouse"),
+    ("a journal", build_journal, "", CHECKPOINT, "is a journal"),
+    ("a warehouse", build_warehouse, "", READS, "is a warehouse, where a journal"),
+    ("a warehouse", build_warehouse, "", CHECKPOINT, "is a warehouse"),
+    ("a day of a journal", build_journal, DT, LOOKS + WRITES, "one day of a journal"),
+    ("a table", build_warehouse, "attempts", LOOKS + WRITES, "one table of a warehouse"),
+    ("a locked folder", locked(build_journal), "", LOOKS, "Permission denied: run this as"),
+    ("a locked folder", locked(build_journal), "", WRITES + CHECKPOINT, "Permission denied"),
+    ("a locked worker", locked(build_journal, DT, "worker=w1"), "", LOOKS, "Permission denied"),
+    ("a locked segment", locked(build_journal, SEGMENT), "", LOOKS, "Permission denied"),
+    ("a locked table", locked_table, "", SOURCE + WRITES, "Permission denied"),
+    ("a read-only warehouse", read_only(build_warehouse), "", WRITES, "not writable"),
+    ("a read-only folder", read_only(Path.mkdir), "new", WRITES + CHECKPOINT, "not writable"),
+    ("a warehouse without a table", without("durations"), "", SOURCE, "has no table durations"),
+    ("a cut table", cut, "", SOURCE, "is not a complete Parquet file"),
+    ("a cut table", cut, "", WRITES, "not a complete Parquet"),
+    (
+        "a warehouse of another version",
         of_another_version,
         "",
-        {SOURCE: "has no column censored: another version", WRITES: "another version"},
+        SOURCE,
+        "has no column censored: another version",
     ),
-    "a day of another tool": (
-        with_file(f"{DT}/part-0.json", "{}"),
-        "",
-        {LOOKS: "neither a journal nor a warehouse", WRITES: "a separate folder"},
-    ),
-    "a worker of another tool": (
-        with_file(f"{DT}/worker=3/part-0.json", "{}"),
-        "",
-        {LOOKS: "neither a journal nor a warehouse", WRITES: "a separate folder"},
-    ),
-    "a day that is a word, of another tool": (
-        with_file("dt=yesterday/part-0.json", "{}"),
-        "",
-        {LOOKS: "neither a journal nor a warehouse"},
-    ),
-    "a day that is a word": (
-        with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}"),
-        "",
-        {LOOKS: "dt=yesterday, which is not a valid day"},
-    ),
-    "nothing but an empty closed segment": (
-        with_file(SEGMENT),
-        "",
-        {LOOKS: "nothing that can be read"},
-    ),
-    "a day that is none": (
-        lambda folder: (folder / "dt=2026-13-45" / "worker=w1").mkdir(parents=True),
-        "",
-        {LOOKS: "dt=2026-13-45, which is not a valid day"},
-    ),
-}
+    ("a warehouse of another version", of_another_version, "", WRITES, "another version"),
+    ("a day of another tool", of_other_tool, "", LOOKS, NO_PLACE),
+    ("a day of another tool", of_other_tool, "", WRITES, APART),
+    ("a worker of another tool", worker_of_other_tool, "", LOOKS, NO_PLACE),
+    ("a worker of another tool", worker_of_other_tool, "", WRITES, APART),
+    ("a day that is a word, of another tool", word_of_other_tool, "", LOOKS, NO_PLACE),
+    ("a day that is a word", day_of_word, "", LOOKS, "dt=yesterday, which is not a valid day"),
+    ("nothing but an empty closed segment", empty_segment, "", LOOKS, "nothing that can be read"),
+    ("a day that is none", no_day, "", LOOKS, "dt=2026-13-45, which is not a valid day"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -328,16 +278,16 @@ def assert_one_line(result: Result, status: int, said: str) -> None:
 
 
 TABLE = [
-    pytest.param(kind, name, said, id=f"{name}: {kind}")
-    for kind, (_, _, cases) in CASES.items()
-    for names, said in cases.items()
+    pytest.param(build, below, name, said, id=f"{name}: {kind}")
+    for kind, build, below, names, said in CASES
     for name in names
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "said"), TABLE)
-def test_a_wrong_path_is_one_line_and_status_2(home: Path, kind: str, name: str, said: str) -> None:
-    build, below, _ = CASES[kind]
+@pytest.mark.parametrize(("build", "below", "name", "said"), TABLE)
+def test_a_wrong_path_is_one_line_and_status_2(
+    home: Path, build: Callable[[Path], None], below: str, name: str, said: str
+) -> None:
     build(home / "given")
     path = Path("given", below)
     command, arguments = COMMANDS[name]
@@ -386,8 +336,10 @@ def test_places_beside_each_other_are_right(home: Path, journal: str, warehouse:
 
 
 def test_each_kind_of_wrong_path_is_tried_with_each_command() -> None:
-    tried = {name for _, _, cases in CASES.values() for names in cases for name in names}
-    assert tried == set(COMMANDS)
+    tried: dict[str, set[str]] = {}
+    for kind, _, _, names, _ in CASES:
+        tried.setdefault(kind, set()).update(names)
+    assert set().union(*tried.values()) == set(COMMANDS)
     for kind in (
         "missing",
         "a file",
@@ -395,7 +347,7 @@ def test_each_kind_of_wrong_path_is_tried_with_each_command() -> None:
         "a folder of documents",
         "a locked folder",
     ):
-        assert {name for names in CASES[kind][2] for name in names} >= set(LOOKS)
+        assert tried[kind] >= set(LOOKS)
 
 
 #: Right places: a command continues with them.

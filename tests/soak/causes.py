@@ -16,11 +16,7 @@ from tests.soak.handover import next_keeper_could_keep, should_have_been_release
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.older_handles import why_cut_short, why_released_late
 from tests.soak.reading import came_late, on_the_way, was_read_at_the_end, why_unread
-from tests.soak.releases import (
-    GRACE,
-    POOL_PROCESS_KILLED,
-    why_released,
-)
+from tests.soak.releases import GRACE, POOL_PROCESS_KILLED, why_released
 from tests.soak.settings import FLUSH_SECONDS
 from tests.soak.table import BROKEN, REFUSED, RELEASED_BY_TASK, Cause
 from tests.soak.worker_history import WorkerHistory
@@ -59,12 +55,7 @@ def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         return Cause(BROKEN, "its worker's pool could not take it")
     if delivery.run and delivery.run.is_left_to_dead_letters(delivery.queue):
         return Cause(RELEASED_BY_TASK, "its retry could not be sent")
-    blocks = [
-        *history.blocks,
-        history.end,
-        on_the_way(delivery),
-        *_refused(delivery, history),
-    ]
+    blocks = [*history.blocks, history.end, on_the_way(delivery), *_refused(delivery, history)]
     both = [*blocks, *history.still]
     if should_have_been_released(delivery, history, both):
         return None

@@ -12,11 +12,7 @@ from tests.soak.model import Call, Entry, Note, Queue
 #: How long a step that follows at once may take, in seconds.
 HASTE = 0.3
 #: Outcomes after which the message is deleted, by task. Other tasks have only "end".
-CLOSING = {
-    "bad": {"end", "fail"},
-    "refuse": {"end", "reject"},
-    "again": {"end", "retry", "unsent"},
-}
+CLOSING = {"bad": {"end", "fail"}, "refuse": {"end", "reject"}, "again": {"end", "retry", "unsent"}}
 
 
 @dataclass(kw_only=True)

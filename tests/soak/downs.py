@@ -87,11 +87,7 @@ def read_downs(
         block = Block(why=why, start=harm.at, end=until)
         downs.append(
             Down(
-                block=block,
-                harm=harm,
-                died_at=died_at,
-                is_brief=is_brief,
-                is_for_good=is_for_good,
+                block=block, harm=harm, died_at=died_at, is_brief=is_brief, is_for_good=is_for_good
             )
         )
     return downs

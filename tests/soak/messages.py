@@ -103,10 +103,7 @@ def _add_note(message: Message, note: Note) -> None:
 
 def _join(message: Message, delivery: Delivery) -> None:
     """Find out which run belongs to a receive, and when and why it became visible."""
-    delivery.run = next(
-        (run for run in reversed(message.runs) if delivery.concerns(run)),
-        None,
-    )
+    delivery.run = next((run for run in reversed(message.runs) if delivery.concerns(run)), None)
     if delivery.next is None:
         # SQS may carry out a delayed delete after one that was sent later.
         done = [(call, entry) for call, entry in delivery.deletes if entry.done]

@@ -108,13 +108,7 @@ class Story:
         return self._call(CHANGE, worker, at, entry, fault)
 
     def delete(
-        self,
-        worker: str,
-        count: int,
-        at: float,
-        *,
-        fails: bool = False,
-        fault: str = "500",
+        self, worker: str, count: int, at: float, *, fails: bool = False, fault: str = "500"
     ) -> Story:
         """A worker deletes the message."""
         entry = Entry(handle=f"m{count}", done=not fails, told=not fails)
@@ -132,6 +126,10 @@ class Story:
         """A worker runs the task, which may never end."""
         self.note(worker, "start", count, start, pid)
         return self.note(worker, outcome, count, end, pid) if end < math.inf else self
+
+    def done_again(self) -> Story:
+        """Worker b receives the message after its first timeout, and does it."""
+        return self.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
     def receive_other(self, worker: str, at: float) -> Story:
         """A worker receives another message for the same task."""

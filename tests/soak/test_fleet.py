@@ -44,11 +44,7 @@ def test_a_hang_is_celerys_deadlock_only_if_it_waits_for_a_job_that_it_was_writi
 
 
 @pytest.mark.parametrize(
-    ("harms", "ends"),
-    [
-        ([], 160.0),
-        ([("pause", 3.0), ("cut off", 5.0), ("break", 7.0)], 168.0),
-    ],
+    ("harms", "ends"), [([], 160.0), ([("pause", 3.0), ("cut off", 5.0), ("break", 7.0)], 168.0)]
 )
 def test_a_worker_gets_extra_time_for_periods_in_which_it_could_not_exit(
     harms: list[tuple[str, float]], ends: float

@@ -28,8 +28,7 @@ def short_lived() -> Story:
 
 def unfinished() -> Story:
     """Worker a starts the message. b receives it after the timeout and does it."""
-    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5)
-    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    return Story().receive("a", 1, 1.0).run("a", 1, 1.5).done_again()
 
 
 def cut(release: float | None = 2.65) -> Story:
@@ -37,13 +36,12 @@ def cut(release: float | None = 2.65) -> Story:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.6, "fail")
     if release is not None:
         story.hide("a", 1, release, 0, fails=True, fault="reset")
-    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    return story.done_again()
 
 
 def broken_late() -> Story:
     """Worker a holds the message until it expires, and loses its connection only then."""
-    story = Story().receive("a", 1, 1.0).harm("break", "a", 8.0)
-    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    return Story().receive("a", 1, 1.0).harm("break", "a", 8.0).done_again()
 
 
 def test_the_keeper_of_a_killed_worker_releases_its_messages() -> None:
@@ -82,14 +80,10 @@ def test_a_lease_may_expire_if_the_keeper_had_little_time() -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(
-            unfinished().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
-            id="the keeper died next",
-        ),
-        pytest.param(
-            unfinished().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
-            id="it had died before",
-        ),
+        # The keeper died next.
+        unfinished().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
+        # It had died before.
+        unfinished().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
     ],
 )
 def test_a_lease_may_expire_if_the_keeper_died_too(story: Story) -> None:
@@ -99,12 +93,10 @@ def test_a_lease_may_expire_if_the_keeper_died_too(story: Story) -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(
-            unfinished().harm("keeper-kill", "a", 1.5).harm("kill", "a", 4.0), id="long before"
-        ),
-        pytest.param(
-            unfinished().harm("keeper-kill", "b", 3.9).harm("kill", "a", 4.0), id="another's keeper"
-        ),
+        # Long before.
+        unfinished().harm("keeper-kill", "a", 1.5).harm("kill", "a", 4.0),
+        # Another's keeper.
+        unfinished().harm("keeper-kill", "b", 3.9).harm("kill", "a", 4.0),
     ],
 )
 def test_no_other_death_of_a_keeper_explains_an_expiry(story: Story) -> None:
@@ -122,7 +114,7 @@ def test_a_worker_that_is_stopped_without_its_keeper_loses_no_lease() -> None:
 
 def test_a_keeper_reads_a_message_although_its_worker_is_stopped() -> None:
     story = Story().stop_without_keeper("a", 0.9, 8.0).receive("a", 1, 1.0).run("a", 1, 8.1, 9.0)
-    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    story.done_again()
     assert story.verdict().faults == UNEXPLAINED
 
 
@@ -138,20 +130,16 @@ def not_handed_over(released: float = 2.4, *, pool: str = "solo", arrived: bool 
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(not_handed_over().harm("keeper-kill", "a", 1.5), id="it was killed"),
-        pytest.param(not_handed_over(4.0).hang("a", 1.5, 2.8), id="it hung, and was killed"),
-        pytest.param(
-            not_handed_over(3.5).harm("keeper-kill", "a", 1.5).harm("keeper-kill", "a", 2.0),
-            id="the next one was killed, too",
-        ),
-        pytest.param(
-            not_handed_over(5.0).harm("keeper-kill", "a", 1.5).stop_without_keeper("a", 1.6, 4.5),
-            id="its worker could not start another at once",
-        ),
-        pytest.param(
-            not_handed_over(6.0).harm("keeper-kill", "a", 1.5).hide("a", 1, 2.4, 0, fails=True),
-            id="the release was repeated",
-        ),
+        # It was killed.
+        not_handed_over().harm("keeper-kill", "a", 1.5),
+        # It hung, and was killed.
+        not_handed_over(4.0).hang("a", 1.5, 2.8),
+        # The next one was killed, too.
+        not_handed_over(3.5).harm("keeper-kill", "a", 1.5).harm("keeper-kill", "a", 2.0),
+        # Its worker could not start another at once.
+        not_handed_over(5.0).harm("keeper-kill", "a", 1.5).stop_without_keeper("a", 1.6, 4.5),
+        # The release was repeated.
+        not_handed_over(6.0).harm("keeper-kill", "a", 1.5).hide("a", 1, 2.4, 0, fails=True),
     ],
 )
 def test_the_next_keeper_releases_what_the_dead_one_had_not_handed_over(story: Story) -> None:
@@ -163,19 +151,22 @@ def test_the_next_keeper_releases_what_the_dead_one_had_not_handed_over(story: S
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(not_handed_over(), id="no keeper died"),
-        pytest.param(not_handed_over().harm("keeper-kill", "b", 1.5), id="another's keeper"),
-        pytest.param(not_handed_over().harm("keeper-kill", "a", 0.9), id="before the receive"),
-        pytest.param(not_handed_over().harm("keeper-kill", "a", 2.5), id="after the release"),
-        pytest.param(not_handed_over(5.0).harm("keeper-kill", "a", 1.5), id="long after its start"),
-        pytest.param(not_handed_over().hang("a", 1.5, 1.9, died=False), id="it continued"),
-        pytest.param(
-            not_handed_over(arrived=True).harm("keeper-kill", "a", 1.5), id="it was handed over"
-        ),
-        pytest.param(
-            not_handed_over().run("a", 1, 1.2, 9.0).harm("keeper-kill", "a", 1.5),
-            id="its task was started",
-        ),
+        # No keeper died.
+        not_handed_over(),
+        # Another's keeper.
+        not_handed_over().harm("keeper-kill", "b", 1.5),
+        # Before the receive.
+        not_handed_over().harm("keeper-kill", "a", 0.9),
+        # After the release.
+        not_handed_over().harm("keeper-kill", "a", 2.5),
+        # Long after its start.
+        not_handed_over(5.0).harm("keeper-kill", "a", 1.5),
+        # It continued.
+        not_handed_over().hang("a", 1.5, 1.9, died=False),
+        # It was handed over.
+        not_handed_over(arrived=True).harm("keeper-kill", "a", 1.5),
+        # Its task was started.
+        not_handed_over().run("a", 1, 1.2, 9.0).harm("keeper-kill", "a", 1.5),
     ],
 )
 def test_no_other_message_is_released_by_the_next_keeper(story: Story) -> None:
@@ -193,13 +184,14 @@ def in_a_poll(answered: float = 2.0) -> Story:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(in_a_poll().harm("keeper-kill", "a", 1.5), id="it was killed"),
-        pytest.param(in_a_poll().harm("keeper-kill", "a", 2.05), id="before it read the answer"),
-        pytest.param(in_a_poll().hang("a", 1.5, 2.8), id="it hung, and was killed"),
-        pytest.param(
-            in_a_poll().hang("a", 1.5, 2.8, died=False).harm("keeper-kill", "a", 2.8),
-            id="it was killed as it continued",
-        ),
+        # It was killed.
+        in_a_poll().harm("keeper-kill", "a", 1.5),
+        # Before it read the answer.
+        in_a_poll().harm("keeper-kill", "a", 2.05),
+        # It hung, and was killed.
+        in_a_poll().hang("a", 1.5, 2.8),
+        # It was killed as it continued.
+        in_a_poll().hang("a", 1.5, 2.8, died=False).harm("keeper-kill", "a", 2.8),
     ],
 )
 def test_what_a_poll_of_a_dead_keeper_gets_stays_hidden(story: Story) -> None:
@@ -211,14 +203,18 @@ def test_what_a_poll_of_a_dead_keeper_gets_stays_hidden(story: Story) -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(in_a_poll(), id="no keeper died"),
-        pytest.param(in_a_poll().harm("keeper-kill", "b", 1.5), id="another's keeper"),
-        pytest.param(in_a_poll().harm("keeper-kill", "a", 0.5), id="before the poll"),
-        pytest.param(in_a_poll().harm("keeper-kill", "a", 2.4), id="after it read the answer"),
-        pytest.param(in_a_poll().hang("a", 1.5, 2.4, died=False), id="it continued"),
-        pytest.param(
-            in_a_poll().hide("a", 1, 2.1).harm("keeper-kill", "a", 2.05), id="the message was read"
-        ),
+        # No keeper died.
+        in_a_poll(),
+        # Another's keeper.
+        in_a_poll().harm("keeper-kill", "b", 1.5),
+        # Before the poll.
+        in_a_poll().harm("keeper-kill", "a", 0.5),
+        # After it read the answer.
+        in_a_poll().harm("keeper-kill", "a", 2.4),
+        # It continued.
+        in_a_poll().hang("a", 1.5, 2.4, died=False),
+        # The message was read.
+        in_a_poll().hide("a", 1, 2.1).harm("keeper-kill", "a", 2.05),
     ],
 )
 def test_no_other_message_of_a_poll_stays_hidden(story: Story) -> None:
@@ -308,21 +304,18 @@ def test_a_release_that_a_hanging_keeper_left_may_be_under_way_when_the_next_kee
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(cut(None).harm("keeper-kill", "a", 2.655), id="no line of the log reports it"),
-        pytest.param(cut(None).logs_unrepeated("a"), id="no keeper died"),
-        pytest.param(
-            cut(None).harm("keeper-kill", "b", 2.655).logs_unrepeated("a"), id="another's keeper"
-        ),
-        pytest.param(
-            cut(None).harm("keeper-kill", "a", 1.2).logs_unrepeated("a"), id="it had not failed yet"
-        ),
-        pytest.param(
-            cut(None).harm("keeper-kill", "a", 4.0).logs_unrepeated("a"), id="long after it failed"
-        ),
-        pytest.param(
-            broken_late().harm("keeper-kill", "a", 8.0).logs_unrepeated("a"),
-            id="when it was visible",
-        ),
+        # No line of the log reports it.
+        cut(None).harm("keeper-kill", "a", 2.655),
+        # No keeper died.
+        cut(None).logs_unrepeated("a"),
+        # Another's keeper.
+        cut(None).harm("keeper-kill", "b", 2.655).logs_unrepeated("a"),
+        # It had not failed yet.
+        cut(None).harm("keeper-kill", "a", 1.2).logs_unrepeated("a"),
+        # Long after it failed.
+        cut(None).harm("keeper-kill", "a", 4.0).logs_unrepeated("a"),
+        # When it was visible.
+        broken_late().harm("keeper-kill", "a", 8.0).logs_unrepeated("a"),
     ],
 )
 def test_no_other_release_may_be_left_undone(story: Story) -> None:

@@ -13,15 +13,7 @@ from tests.soak.delivery import HASTE
 from tests.soak.downs import Down, read_downs
 from tests.soak.model import SEND, Harm, Records, WorkerInfo
 from tests.soak.settings import SOFT_SECONDS
-from tests.soak.table import (
-    BROKEN,
-    CUT_OFF_BY_SHUTDOWN,
-    KILLED,
-    STALLED,
-    STARVED,
-    STOPPED,
-    Cause,
-)
+from tests.soak.table import BROKEN, CUT_OFF_BY_SHUTDOWN, KILLED, STALLED, STARVED, STOPPED, Cause
 
 #: The kinds of shutdown.
 STOPS = ("warm", "soft", "cold")

@@ -16,7 +16,7 @@ LIMITS = {
     "core": (size.core, 101, 11_800),
     "package": (size.package, 341, 24_630),
     # It rose by 110 for what the soak's audit learned, and for the polls of several queues.
-    "tests": (size.tests, 569, 56_315),
+    "tests": (size.tests, 569, 56_061),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

@@ -70,9 +70,7 @@ def test_a_message_deleted_meanwhile_logs_no_error(
     assert errors(caplog) == []
 
 
-def test_a_refusal_in_the_words_of_its_test_logs_no_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_refusal_in_the_words_of_its_test_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
     """The same test by the answer that it mocks, code and text."""
     caplog.set_level(logging.DEBUG, "celery_sqs_heartbeat")
     gone = SqsError(

@@ -53,11 +53,7 @@ INVALID: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {},
         "queues['q']['visibility_timeout']=-1: must be 1 to 43200",
     ),
-    (
-        {"queues": {"q": {"threshold": 0}}},
-        {},
-        "queues['q']['threshold']=0: must be above 0",
-    ),
+    ({"queues": {"q": {"threshold": 0}}}, {}, "queues['q']['threshold']=0: must be above 0"),
     (
         {"queues": {"q": {"visibility_timeout": 5, "threshold": 5}}},
         {},

@@ -77,13 +77,9 @@ KNOWN: dict[str, dict[str, Difference]] = {
         **moto("says ReceiptHandleIsInvalid instead of InvalidParameterValue"),
         **ministack("says ReceiptHandleIsInvalid instead of InvalidParameterValue"),
     },
-    "test_a_second_delete_answers_success": {
-        **ministack("refuses it: ReceiptHandleIsInvalid"),
-    },
+    "test_a_second_delete_answers_success": {**ministack("refuses it: ReceiptHandleIsInvalid")},
     # test_batches.py
-    "test_a_bad_handle_in_a_batch_is_the_senders_fault": {
-        **localstack("says SenderFault false"),
-    },
+    "test_a_bad_handle_in_a_batch_is_the_senders_fault": {**localstack("says SenderFault false")},
     "test_a_batch_with_a_timeout_out_of_range_fails_that_entry_alone": {
         **ministack("takes it"),
         **localstack("takes it"),
@@ -91,13 +87,9 @@ KNOWN: dict[str, dict[str, Difference]] = {
     "test_a_delete_batch_repeats_without_harm": {
         **ministack("fails the entry: ReceiptHandleIsInvalid"),
     },
-    "test_an_empty_batch_is_refused": {
-        **moto("answers 200, of ChangeMessageVisibilityBatch"),
-    },
+    "test_an_empty_batch_is_refused": {**moto("answers 200, of ChangeMessageVisibilityBatch")},
     "test_a_batch_of_eleven_is_refused": {**moto("does all of them")},
-    "test_a_delete_batch_of_eleven_is_refused": {
-        **moto("does all of them"),
-    },
+    "test_a_delete_batch_of_eleven_is_refused": {**moto("does all of them")},
     "test_a_batch_with_equal_ids_is_refused": {**moto("does both")},
     "test_a_batch_with_an_invalid_id_is_refused": {**moto("takes it")},
     "test_a_delete_batch_with_an_invalid_id_is_refused": {**moto("takes it")},

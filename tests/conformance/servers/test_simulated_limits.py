@@ -86,9 +86,7 @@ def test_too_many_messages_in_flight_leave_a_poll_of_a_fifo_queue_empty(
     assert queue.look() == []
 
 
-def test_a_long_backlog_of_one_group_hides_the_groups_behind_it(
-    simulated: SimulatedServer,
-) -> None:
+def test_a_long_backlog_of_one_group_hides_the_groups_behind_it(simulated: SimulatedServer) -> None:
     """G "Avoid large message backlogs with the same message group ID": 120,000 at AWS."""
     queue = _fifo(simulated)
     simulated.sqs.queue(queue.url).options.scanned_messages = 3

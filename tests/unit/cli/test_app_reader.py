@@ -17,6 +17,9 @@ from celery_sqs_heartbeat.cli.app.app_reader import read_app
 from celery_sqs_heartbeat.cli.doctor.examination import check_offline
 from tests.support.insides import hide_shared_tasks
 
+LOCAL = "sqs://k:s@127.0.0.1:1"
+POLLING = {"wait_time_seconds": 0, "polling_interval": 5, "visibility_timeout": 60}
+
 
 @pytest.fixture(autouse=True)
 def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +31,7 @@ class OwnTransport(SQS.Transport):
     """A user's transport."""
 
 
-def app_with(broker: str = "sqs://k:s@127.0.0.1:1", **conf: Any) -> Any:
+def app_with(broker: str = LOCAL, **conf: Any) -> Any:
     app = install(Celery("proj", broker=broker, set_as_current=False))
     app.conf.update(conf)
     return app
@@ -64,13 +67,7 @@ def app_with(broker: str = "sqs://k:s@127.0.0.1:1", **conf: Any) -> Any:
         ({"task_retry_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
         ({"task_reject_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
         (
-            {
-                "broker_transport_options": {
-                    "wait_time_seconds": 0,
-                    "polling_interval": 5,
-                    "visibility_timeout": 60,
-                }
-            },
+            {"broker_transport_options": POLLING},
             {"wait_time": 0, "polling_interval": 5, "created_timeout": 60},
         ),
         ({"sqs_heartbeat_interval": -1}, {"faults_count": 1}),
@@ -237,18 +234,10 @@ def test_tasks_are_read_except_celerys_own() -> None:
     [
         ("memory://", {}, "SQSHB-E002"),
         ("sqs://k:s/s@", {}, "SQSHB-E005"),
-        (
-            "sqs://k:s@127.0.0.1:1",
-            {"broker_transport_options": {"predefined_queues": {"q": {}}}},
-            "SQSHB-E401",
-        ),
-        ("sqs://k:s@127.0.0.1:1", {"broker_transport_options": 5}, "SQSHB-E005"),
-        (
-            "sqs://k:s@127.0.0.1:1",
-            {"broker_transport_options": {"client-config": {"read_timeout": 0}}},
-            "SQSHB-E401",
-        ),
-        ("sqs://k:s@127.0.0.1:1", {"broker_transport": f"{__name__}:OwnTransport"}, "SQSHB-E004"),
+        (LOCAL, {"broker_transport_options": {"predefined_queues": {"q": {}}}}, "SQSHB-E401"),
+        (LOCAL, {"broker_transport_options": 5}, "SQSHB-E005"),
+        (LOCAL, {"broker_transport_options": {"client-config": {"read_timeout": 0}}}, "SQSHB-E401"),
+        (LOCAL, {"broker_transport": f"{__name__}:OwnTransport"}, "SQSHB-E004"),
     ],
 )
 def test_an_unusable_broker_is_found(broker: str, conf: dict[str, Any], id_: str) -> None:
@@ -257,14 +246,13 @@ def test_an_unusable_broker_is_found(broker: str, conf: dict[str, Any], id_: str
 
 
 def test_an_app_without_the_heartbeat_is_recognized() -> None:
-    app = Celery("proj", broker="sqs://k:s@127.0.0.1:1", set_as_current=False)
+    app = Celery("proj", broker=LOCAL, set_as_current=False)
     assert read_app(app).is_installed is False
     assert read_app(install(app)).is_installed is True
 
 
 @pytest.mark.parametrize(
-    ("chosen", "names"),
-    [([], ["a", "b"]), (["b"], ["b"]), (["b", "new"], ["b", "new"])],
+    ("chosen", "names"), [([], ["a", "b"]), (["b"], ["b"]), (["b", "new"], ["b", "new"])]
 )
 def test_the_queues_are_those_of_a_worker(chosen: list[str], names: list[str]) -> None:
     app = app_with(task_queues={"a": {}, "b": {}})

@@ -31,8 +31,9 @@ SOUND = {
     "ApproximateNumberOfMessagesNotVisible": "0",
 }
 
-
 NO_QUEUE = Answer(tried=Tried.NO_QUEUE)
+UNMADE = QueueFacts(name="q", is_predefined=False, found=NO_QUEUE)
+WRONG_TIMEOUT = "broker_transport_options['visibility_timeout']=86400: wrong"
 
 
 def ids(findings: Iterable[Finding]) -> list[str]:
@@ -41,6 +42,11 @@ def ids(findings: Iterable[Finding]) -> list[str]:
 
 def settings_of(**rules: Any) -> Settings:
     return Settings(enabled=True, rules=Rules(**rules))
+
+
+def ruled(**rules: Any) -> dict[str, Any]:
+    """Return the facts about an app with these rules."""
+    return {"settings": settings_of(**rules)}
 
 
 def a_queue(name: str = "work", **attributes: Any) -> QueueFacts:
@@ -85,10 +91,7 @@ def test_the_broker_and_the_settings(facts: dict[str, Any], found: list[str]) ->
         ({"time_limit": 43_195}, []),
         ({"time_limit": 43_196}, ["W109"]),
         ({"time_limit": 601, "settings": settings_of(max_lease=600)}, ["W109"]),
-        (
-            {"time_limit": 90, "settings": Settings(queues={"slow": Rules(max_lease=60)})},
-            ["W109"],
-        ),
+        ({"time_limit": 90, "settings": Settings(queues={"slow": Rules(max_lease=60)})}, ["W109"]),
         (
             {
                 "tasks": [TaskFacts(name="a", time_limit=601), TaskFacts(name="b", time_limit=9)],
@@ -111,18 +114,10 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (a_queue(), {}, ["P201"]),
         (QueueFacts(name="q", url="https://sqs/1/q", found=NO_QUEUE), {}, ["E201"]),
         (QueueFacts(name="q", found=NO_QUEUE), {}, ["E215"]),
-        (QueueFacts(name="q", is_predefined=False, found=NO_QUEUE), {}, ["W202"]),
-        (
-            QueueFacts(name="q", is_predefined=False, found=NO_QUEUE),
-            {"creation_faults": ("broker_transport_options['visibility_timeout']=86400: wrong",)},
-            ["E219"],
-        ),
-        (QueueFacts(name="a b", sqs_name="a b", is_predefined=False, found=NO_QUEUE), {}, ["E216"]),
-        (
-            QueueFacts(name="q", sqs_name="q" * 81, is_predefined=False, found=NO_QUEUE),
-            {},
-            ["E216"],
-        ),
+        (UNMADE, {}, ["W202"]),
+        (UNMADE, {"creation_faults": (WRONG_TIMEOUT,)}, ["E219"]),
+        (replace(UNMADE, name="a b", sqs_name="a b"), {}, ["E216"]),
+        (replace(UNMADE, sqs_name="q" * 81), {}, ["E216"]),
         (QueueFacts(name="q", found=Answer(tried=Tried.DENIED)), {}, []),
         (a_queue(), {"settings": settings_of(threshold=30)}, ["P201", "E203"]),
         (a_queue(), {"settings": settings_of(max_lease=29)}, ["P201", "E203"]),
@@ -134,11 +129,7 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (a_queue(RedrivePolicy='{"maxReceiveCount": "3"}'), {"prefetch_multiplier": 2}, ["P201"]),
         (a_queue(VisibilityTimeout=300), {}, ["P201"]),
         (a_queue(VisibilityTimeout=301), {}, ["P201", "I206"]),
-        (
-            a_queue(VisibilityTimeout=1800),
-            {"settings": settings_of(visibility_timeout=30)},
-            ["P201"],
-        ),
+        (a_queue(VisibilityTimeout=1800), ruled(visibility_timeout=30), ["P201"]),
         (a_queue(MessageRetentionPeriod=60, VisibilityTimeout=60), {}, ["P201", "E207"]),
         (a_queue(MessageRetentionPeriod=61, VisibilityTimeout=60), {}, ["P201", "W208"]),
         (a_queue(MessageRetentionPeriod=86_400), {}, ["P201", "W208"]),
@@ -151,11 +142,7 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (a_queue(), {"tasks": [TaskFacts(name="a", retries=3)]}, ["P201", "I218"]),
         (a_queue(), {"tasks": [TaskFacts(name="a", retries=None)]}, ["P201", "I218"]),
         (a_queue(), {"tasks": [TaskFacts(name="a", retries=3, acks_late=False)]}, ["P201"]),
-        (
-            a_queue(RedrivePolicy=""),
-            {"tasks": [TaskFacts(name="a", retries=3)]},
-            ["P201", "W204"],
-        ),
+        (a_queue(RedrivePolicy=""), {"tasks": [TaskFacts(name="a", retries=3)]}, ["P201", "W204"]),
     ],
 )
 def test_a_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> None:
@@ -176,6 +163,11 @@ def retried(retries: int | None, **known: Any) -> dict[str, Any]:
 
 
 SENT_BY_A = Settings(tasks={"a": Rules(fifo_retry="send")})
+SENT_BY_QUEUE = Settings(queues={"q.fifo": Rules(fifo_retry="send")})
+#: All retries are sent but those of one task.
+RELEASED_BY_A = Settings(
+    rules=Rules(fifo_batch=10, fifo_retry="send"), tasks={"a": Rules(fifo_retry="release")}
+)
 WITH_GROUPS = SendingFacts(groups=frozenset({"A17", "B4"}))
 ON = {"ContentBasedDeduplication": "true"}
 EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
@@ -193,28 +185,16 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         (replace(a_fifo_queue(), dead_letters=None), {}, []),
         (a_fifo_queue(DeduplicationScope="queue"), {}, ["W024"]),
         (a_fifo_queue(FifoThroughputLimit="perQueue"), {}, ["I025"]),
-        (
-            a_fifo_queue(FifoThroughputLimit="perQueue", DeduplicationScope="queue"),
-            {},
-            ["I025"],
-        ),
+        (a_fifo_queue(FifoThroughputLimit="perQueue", DeduplicationScope="queue"), {}, ["I025"]),
         (a_fifo_queue(), {"sending": SendingFacts()}, ["I026"]),
         (a_fifo_queue(), {"sending": SendingFacts(groups=frozenset({"A17"}))}, ["I026"]),
         (a_fifo_queue(), {"sending": SendingFacts(may_name_groups=True)}, []),
         (a_fifo_queue(**ON), {"settings": settings_of(fifo_retry="send")}, ["W027"]),
         (a_fifo_queue(**ON), {"settings": settings_of(fifo="parallel")}, ["W027"]),
-        (
-            a_fifo_queue(**ON),
-            {"settings": Settings(queues={"q.fifo": Rules(fifo_retry="send")})},
-            ["W027"],
-        ),
+        (a_fifo_queue(**ON), {"settings": SENT_BY_QUEUE}, ["W027"]),
         (a_fifo_queue(**ON), {}, ["I028"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_retry="send")}, []),
-        (
-            a_fifo_queue(),
-            {"sending": replace(WITH_GROUPS, deduplicated_routes=("a",))},
-            ["W029"],
-        ),
+        (a_fifo_queue(), {"sending": replace(WITH_GROUPS, deduplicated_routes=("a",))}, ["W029"]),
         (a_fifo_queue(), {"acks_late": False, "tasks": EARLY}, ["W030"]),
         (a_fifo_queue(), {"tasks": EARLY}, ["W030"]),
         # The tasks' own value counts.
@@ -237,31 +217,10 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=2)}, ["W031"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=1)}, []),
         # Without a redrive policy they still count as retries, if retries are receives.
-        (
-            a_fifo_queue(RedrivePolicy=""),
-            {"settings": settings_of(fifo_batch=10)},
-            ["W021", "W031"],
-        ),
-        (
-            a_fifo_queue(RedrivePolicy=""),
-            {"settings": settings_of(fifo_batch=10, fifo_retry="send")},
-            ["W021"],
-        ),
-        (
-            a_fifo_queue(RedrivePolicy=""),
-            {
-                "settings": Settings(
-                    rules=Rules(fifo_batch=10, fifo_retry="send"),
-                    tasks={"a": Rules(fifo_retry="release")},
-                )
-            },
-            ["W021", "W031"],
-        ),
-        (
-            a_fifo_queue(),
-            {"settings": settings_of(fifo_batch=10, fifo_retry="send")},
-            ["W031"],
-        ),
+        (a_fifo_queue(RedrivePolicy=""), ruled(fifo_batch=10), ["W021", "W031"]),
+        (a_fifo_queue(RedrivePolicy=""), ruled(fifo_batch=10, fifo_retry="send"), ["W021"]),
+        (a_fifo_queue(RedrivePolicy=""), {"settings": RELEASED_BY_A}, ["W021", "W031"]),
+        (a_fifo_queue(), {"settings": settings_of(fifo_batch=10, fifo_retry="send")}, ["W031"]),
         # The keeper makes the deletes of a queue in order, regardless of the setting.
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=10, fifo="parallel")}, []),
     ],
@@ -331,22 +290,22 @@ def test_tasks_with_sent_retries_and_with_released_ones_are_in_different_finding
     assert values["W032"] == "maxReceiveCount 5; b (max_retries 7)"
 
 
+RECEIVE, DELETE = "sqs:ReceiveMessage", "sqs:DeleteMessage"
+
+
 @pytest.mark.parametrize(
     ("tries", "found"),
     [
         ({}, []),
-        ({"sqs:ReceiveMessage": Tried.ALLOWED, "sqs:DeleteMessage": Tried.ALLOWED}, ["P301"]),
-        (
-            {"sqs:ReceiveMessage": Tried.ALLOWED, "sqs:DeleteMessage": Tried.DENIED},
-            ["E301", "P301"],
-        ),
+        ({RECEIVE: Tried.ALLOWED, DELETE: Tried.ALLOWED}, ["P301"]),
+        ({RECEIVE: Tried.ALLOWED, DELETE: Tried.DENIED}, ["E301", "P301"]),
         ({"sqs:ListQueues": Tried.DENIED}, ["E301"]),
         ({"sqs:GetQueueAttributes": Tried.DENIED}, ["W302"]),
         ({"sqs:GetQueueAttributes": Tried.UNREACHABLE}, ["E304"]),
         ({"sqs:GetQueueAttributes": Tried.CREDENTIALS}, ["E305"]),
         # Once is enough.
-        ({"sqs:ReceiveMessage": Tried.BUSY, "sqs:DeleteMessage": Tried.BUSY}, ["W306"]),
-        ({"sqs:ReceiveMessage": Tried.REFUSED}, ["W307"]),
+        ({RECEIVE: Tried.BUSY, DELETE: Tried.BUSY}, ["W306"]),
+        ({RECEIVE: Tried.REFUSED}, ["W307"]),
     ],
 )
 def test_permissions(tries: dict[str, Tried], found: list[str]) -> None:
@@ -357,7 +316,7 @@ def test_permissions(tries: dict[str, Tried], found: list[str]) -> None:
 def test_permissions_that_are_not_tried_are_reported_once_and_only_if_others_were_tried() -> None:
     assert ids(check_untried([a_queue(), a_queue()])) == ["I303"]
     assert ids(check_untried([QueueFacts(name="q")])) == []
-    (missing,) = check_untried([QueueFacts(name="q", is_predefined=False, found=NO_QUEUE)])
+    (missing,) = check_untried([UNMADE])
     assert missing.value == "sqs:CreateQueue"
 
 
@@ -377,18 +336,17 @@ def test_polling(facts: dict[str, Any], found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "wait", "value"),
+    ("timeout", "wait", "values"),
     [
-        (30, 20, None),
-        (30, 10, None),
-        (29, 20, "20, shortened to 19"),
-        (9, 10, "10, shortened to 6"),
+        (30, 20, []),
+        (30, 10, []),
+        (29, 20, ["20, shortened to 19"]),
+        (9, 10, ["10, shortened to 6"]),
     ],
 )
-def test_long_polls_that_are_shortened(timeout: int, wait: int, value: str | None) -> None:
+def test_long_polls_that_are_shortened(timeout: int, wait: int, values: list[str]) -> None:
     queue = a_queue(VisibilityTimeout=timeout)
-    found = [finding.value for finding in check_waits(AppFacts(wait_time=wait), queue)]
-    assert found == ([] if value is None else [value])
+    assert [each.value for each in check_waits(AppFacts(wait_time=wait), queue)] == values
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,7 @@ def test_it_is_a_command_of_the_package() -> None:
     assert sqs_heartbeat.commands["grafana"] is grafana
 
 
-def test_it_writes_all_files_into_a_new_folder(
-    tmp_path: Path,
-) -> None:
+def test_it_writes_all_files_into_a_new_folder(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     result = run("--out", out)
     assert result.exit_code == DONE, result.output

@@ -8,7 +8,10 @@ import pytest
 
 from celery_sqs_heartbeat.cli.iam.iam_policy import CONSUME, SEND, QueuePlace, policy
 
-HERE = QueuePlace(name="q", region="eu-west-3", account="123456789012")
+ID = "123456789012"
+HERE = QueuePlace(name="q", region="eu-west-3", account=ID)
+OUR_KEY = f"arn:aws:kms:eu-west-3:{ID}:key"
+FIND_OR_CREATE = {"Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)}
 
 
 def statements(made: dict[str, Any]) -> dict[str, Any]:
@@ -18,21 +21,16 @@ def statements(made: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("url", "region", "account", "name"),
     [
-        ("https://sqs.eu-west-3.amazonaws.com/123456789012/q", "eu-west-3", "123456789012", "q"),
-        ("https://eu-west-3.queue.amazonaws.com/123456789012/q", "eu-west-3", "123456789012", "q"),
-        ("https://queue.amazonaws.com/123456789012/q", "us-east-1", "123456789012", "q"),
+        (f"https://sqs.eu-west-3.amazonaws.com/{ID}/q", "eu-west-3", ID, "q"),
+        (f"https://eu-west-3.queue.amazonaws.com/{ID}/q", "eu-west-3", ID, "q"),
+        (f"https://queue.amazonaws.com/{ID}/q", "us-east-1", ID, "q"),
         (
-            "https://vpce-0a-b1.sqs.us-gov-west-1.vpce.amazonaws.com/123456789012/q.fifo",
+            f"https://vpce-0a-b1.sqs.us-gov-west-1.vpce.amazonaws.com/{ID}/q.fifo",
             "us-gov-west-1",
-            "123456789012",
+            ID,
             "q.fifo",
         ),
-        (
-            "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/q",
-            "cn-north-1",
-            "123456789012",
-            "q",
-        ),
+        (f"https://sqs.cn-north-1.amazonaws.com.cn/{ID}/q", "cn-north-1", ID, "q"),
         ("http://localhost:9324/queue/q", None, None, "q"),
         ("http://127.0.0.1:9324/q", None, None, "q"),
     ],
@@ -76,17 +74,9 @@ def test_an_arn_is_read_and_rebuilt(arn: str) -> None:
     ("is_producer", "is_predefined", "found"),
     [
         (False, True, {"Consume": CONSUME}),
-        (
-            False,
-            False,
-            {"Consume": CONSUME, "Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)},
-        ),
+        (False, False, {"Consume": CONSUME, **FIND_OR_CREATE}),
         (True, True, {"Send": SEND}),
-        (
-            True,
-            False,
-            {"Send": SEND, "Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)},
-        ),
+        (True, False, {"Send": SEND, **FIND_OR_CREATE}),
     ],
 )
 def test_the_permissions_of_workers_and_producers(
@@ -99,7 +89,7 @@ def test_the_permissions_of_workers_and_producers(
 
 def test_resources_are_only_the_queues() -> None:
     made = policy(
-        [HERE, QueuePlace(name="a", region="eu-west-3", account="123456789012"), HERE],
+        [HERE, QueuePlace(name="a", region="eu-west-3", account=ID), HERE],
         is_producer=False,
         is_predefined=False,
     )
@@ -112,13 +102,9 @@ def test_resources_are_only_the_queues() -> None:
     ("key", "resource", "alias"),
     [
         ("arn:aws:kms:eu-west-3:1:key/ab", "arn:aws:kms:eu-west-3:1:key/ab", None),
-        ("ab-12", "arn:aws:kms:eu-west-3:123456789012:key/ab-12", None),
-        ("alias/ours", "arn:aws:kms:eu-west-3:123456789012:key/*", "alias/ours"),
-        (
-            "arn:aws:kms:eu-west-3:123456789012:alias/ours",
-            "arn:aws:kms:eu-west-3:123456789012:key/*",
-            "alias/ours",
-        ),
+        ("ab-12", f"{OUR_KEY}/ab-12", None),
+        ("alias/ours", f"{OUR_KEY}/*", "alias/ours"),
+        (f"arn:aws:kms:eu-west-3:{ID}:alias/ours", f"{OUR_KEY}/*", "alias/ours"),
     ],
 )
 def test_a_key_needs_permissions_too(key: str, resource: str, alias: str | None) -> None:

@@ -70,11 +70,7 @@ def test_faults_of_one_kind_are_listed_under_one_reason(text_of: Callable[..., s
     findings = [SETTING_FAULT.found(value=fault) for fault in ("a=1: must be 2", "b: no such")]
     text = text_of(findings, width=40)
     lines = [line.removeprefix(" " * 9) for line in text.splitlines()]
-    assert lines[:3] == [
-        "ERROR    a setting is wrong:",
-        "- a=1: must be 2",
-        "- b: no such",
-    ]
+    assert lines[:3] == ["ERROR    a setting is wrong:", "- a=1: must be 2", "- b: no such"]
     assert text.count("Fix:") == 1
 
 

@@ -90,10 +90,7 @@ def test_an_error_becomes_an_answer(error: Exception, tried: Tried, reason: str)
             Answer(tried=Tried.ALLOWED, payload={"Failed": [{"Code": "ReceiptHandleIsInvalid"}]}),
             Tried.ALLOWED,
         ),
-        (
-            Answer(tried=Tried.ALLOWED, payload={"Failed": [{"Code": "AccessDenied"}]}),
-            Tried.DENIED,
-        ),
+        (Answer(tried=Tried.ALLOWED, payload={"Failed": [{"Code": "AccessDenied"}]}), Tried.DENIED),
     ],
 )
 def test_a_call_that_cant_succeed_shows_its_permission(answer: Answer, tried: Tried) -> None:

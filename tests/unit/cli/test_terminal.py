@@ -78,9 +78,7 @@ def test_a_name_is_folded_rather_than_cut(
     assert "".join(pieces) == name
 
 
-def test_unreadable_rows_are_shown_as_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unreadable_rows_are_shown_as_records(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [line.rstrip() for line in lines_of(TABLE, 35, monkeypatch)]
     assert lines == [
         "Queue     orders-of-the-far-north",

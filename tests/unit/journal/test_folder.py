@@ -148,13 +148,7 @@ def test_a_folder_that_another_user_could_have_made_is_left_alone(
 #: Owner, group and mode of folders that people use: one made by hand, a Kubernetes volume with an
 #: fsGroup, one without (emptyDir), a folder for temporary files, and a folder that another user
 #: shares with a group.
-SHARED = [
-    (0, 0, 0o755),
-    (0, OTHER, 0o2775),
-    (0, 0, 0o777),
-    (0, 0, 0o1777),
-    (OTHER, 0, 0o2775),
-]
+SHARED = [(0, 0, 0o755), (0, OTHER, 0o2775), (0, 0, 0o777), (0, 0, 0o1777), (OTHER, 0, 0o2775)]
 
 
 @as_root

@@ -70,9 +70,7 @@ def test_every_lease_is_in_one_of_four_phases(worker: Worker) -> None:
     assert counts(worker.payload(), *PHASES) == (6, 1, 2, 1, 2)
 
 
-def test_the_totals_count_all_leases_and_the_list_counts_those_left_out(
-    worker: Worker,
-) -> None:
+def test_the_totals_count_all_leases_and_the_list_counts_those_left_out(worker: Worker) -> None:
     for number in range(2_000):
         name, is_media = str(number), number % 4 == 0
         worker.receive(name, queue=OTHER if is_media else QUEUE, task=f"task.{number % 2}")
@@ -181,9 +179,7 @@ def test_the_times_are_those_of_the_oldest_lease_and_of_the_next_to_expire(worke
     assert counts(worker.payload(), "oldest", "least_left", "not_well") == (10, 50, 0)
 
 
-def test_an_expired_lease_is_not_well_even_before_the_keeper_notes_it(
-    worker: Worker,
-) -> None:
+def test_an_expired_lease_is_not_well_even_before_the_keeper_notes_it(worker: Worker) -> None:
     worker.receive("a", task=None)
     worker.clock.advance(60)
     worker.receive("b")
