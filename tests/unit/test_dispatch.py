@@ -176,6 +176,15 @@ def test_a_release_is_not_sent_once_its_lease_has_expired(waits: float, *, is_se
     dispatcher.close()
 
 
+def test_a_call_must_be_sent_before_the_first_of_its_releases_expires() -> None:
+    booking = BookHarness()
+    for name, hidden_for in (("m1", 30), ("m2", 35)):
+        booking.receive(name, hidden_for=hidden_for)
+        booking.book.release(name, 0, booking.now)
+    call = booking.one_call()
+    assert (len(call.entries), call.send_by) == (2, 1030.0)
+
+
 def test_an_extension_is_sent_even_if_it_is_late() -> None:
     (call,) = planned(1)
     assert call.send_by == math.inf

@@ -389,6 +389,22 @@ def test_a_lease_whose_task_is_stopped_when_it_expires_is_not_extended_late(
     assert booking.book.agenda.next_due(booking.now) == math.inf
 
 
+def test_an_expired_lease_that_pauses_after_a_failure_joins_no_call_of_another(
+    booking: BookHarness,
+) -> None:
+    booking.receive("a", terms=replace(TERMS, extend_late=False))
+    booking.now = 1012.0
+    booking.receive("b")
+    booking.now = 1020.0
+    call = booking.one_call()
+    booking.now = 1030.01
+    booking.apply_results(call, Outcome.FAILED)
+    assert booking.lease("a").status is LeaseStatus.EXPIRED
+    booking.now = 1030.02
+    booking.book.release("b", 0, booking.now)
+    assert summary(booking.one_call()) == [("b", "release", 0)]
+
+
 def test_such_a_lease_is_extended_late_while_its_delete_is_repeated(booking: BookHarness) -> None:
     booking.receive("a", terms=replace(TERMS, extend_late=False))
     booking.now = 1006.0

@@ -465,6 +465,23 @@ def test_pauses_after_failed_polls_double_up_to_five_seconds(
     polls.end()
 
 
+@of("a", "b", room=2)
+def test_a_queue_that_pauses_after_a_failure_leaves_its_room_to_the_others(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", FOREVER)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", FOREVER)
+    polls.answer("a", some(1))
+    polls.wait_for_sent(3)
+    assert polls.sent[2].booked == 1
+    polls.answer("a", OSError())
+    wait_until(lambda: polls.sent[2].is_over)
+    polls.answer("b", some(1))
+    polls.wait_for_taken(("a", 1), ("b", 1))
+    polls.grow(3)
+    polls.wait_for(a=[], b=[1, 2])
+
+
 def test_a_stop_ends_the_pause_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE", FOREVER)
     monkeypatch.setattr(module, "LONGEST_PAUSE", FOREVER)

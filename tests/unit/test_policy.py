@@ -76,6 +76,13 @@ def test_next_timeout(now: float, expires_at: float, max_lease: float, expected:
     assert policy.next_timeout(lease(expires_at=expires_at, max_lease=max_lease), now) == expected
 
 
+def test_the_12_hours_count_from_the_latest_receive_even_if_sent_before_the_first() -> None:
+    held = lease(received_at=20.0, expires_at=43_180.0, max_lease=10**9)
+    held.received_at = 0.0
+    assert policy.lease_end(held) == 43_200.0
+    assert policy.next_timeout(held, 43_175.0) == 25
+
+
 @pytest.mark.parametrize(
     ("attempts", "margin", "throttled", "jitter", "expected"),
     [

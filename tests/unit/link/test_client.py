@@ -296,6 +296,7 @@ def test_the_next_keeper_has_the_room_that_is_left(worker: Worker, is_pulled: bo
         channel.end(2)
     worker.die(0)
     worker.start()
+    assert channel.room == 10 - channel.held
     channel.allow()
     worker.worker.push()
     assert channel.held == (5 if is_pulled else 7)
@@ -471,6 +472,20 @@ def test_an_ack_after_a_release_is_not_lost_with_the_keeper(
     worker.start()
     assert worker.step() == ["delete"]
     assert keeper.ending == 0
+
+
+def test_after_a_release_was_tried_no_keeper_extends_its_message(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    keeper.release("m-1", 0, "failed")
+    worker.step(Outcome.THROTTLED)
+    keeper.done("m-1")
+    worker.die(0)
+    worker.start()
+    for _ in range(40):
+        assert "extend" not in worker.step(Outcome.FAILED)
+        worker.clock.advance(0.7)
 
 
 def test_calls_that_a_dead_keeper_completed_are_not_repeated(
