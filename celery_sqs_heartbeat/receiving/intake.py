@@ -71,6 +71,7 @@ class Intake:
             then. Called without the lock.
         keep: Takes the new messages of an answer that are not handed over with it, likewise.
         release_one: Makes a message visible again that no one takes. Called with it and the cause.
+        heir: Returns what takes the messages of a queue now; None if no channel consumes from it.
     """
 
     def __init__(
@@ -82,9 +83,10 @@ class Intake:
         hand_over: Callable[[list[Arrived]], int],
         keep: Callable[[list[Arrived]], object],
         release_one: Callable[[Message, str], object],
+        heir: Callable[[str], Intake | None],
     ) -> None:
         self._keep = keep
-        self._release_one = release_one
+        self._release_one, self._heir = release_one, heir
         self._keeper = keeper
         self._waitlist = waitlist
         self._lock = lock
@@ -146,7 +148,8 @@ class Intake:
             sent_at: When that was, in seconds of the keeper's clock.
         """
         if queue.name in self._ended:
-            self._refuse(queue, messages, sent_at)
+            take = self._refuse if (heir := self._heir(queue.name)) is None else heir.take
+            take(queue, messages, sent_at=sent_at)
             return
         fresh = self._lease_all(queue, messages, sent_at)
         now = self._keeper.now()
@@ -157,7 +160,7 @@ class Intake:
         if kept := [each for each in fresh if each not in over and self._is_held(each)]:
             self._keep(kept)
 
-    def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], sent_at: float) -> None:
+    def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], *, sent_at: float) -> None:
         """Release the messages of an answer that no one takes."""
         with self._keeper.gathering():
             new = [

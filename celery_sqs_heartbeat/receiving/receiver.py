@@ -86,8 +86,8 @@ class Receiver:
     def consume(self, *queues: ConsumedQueue) -> None:
         """Receive from queues from now on, or continue with what has changed about them."""
         names = [each.name for each in queues if each.name not in self._queues]
-        self._queues.update({each.name: each for each in queues})
         self.intake.begin(*names)
+        self._queues.update({each.name: each for each in queues})
         # All at once: a queue that is alone may take the whole room.
         self.receiving.add(*(self._source(self._queues[name]) for name in names))
 

@@ -136,18 +136,13 @@ class Reception:
     def poll_left(self, lease: Lease) -> float:
         """Return for how long a release must hide a message from our own open polls, in seconds.
 
-        A poll of an ended consumer would receive it, and its answer be released. But each receive
+        A poll of a queue without a consumer would receive it, to release it. But each receive
         brings it nearer to the dead-letter queue. If its worker has died, it must not wait, unless
         it has one receive left at most.
         """
         if self.is_urgent and not lease.has_few_receives:
             return 0.0
-        polls = (
-            poll
-            for receiver in (*tuple(self._receivers.values()), *self._closed)
-            for poll in receiver.polls
-            if not receiver.wants(poll.source.name)
-        )
+        polls = (poll for poll in self.polls if self._heir(poll.source.name) is None)
         return max(0.0, ends_at(polls, lease.queue_url) - clock.now())
 
     def _receiver(self, channel: int) -> Receiver:
@@ -166,6 +161,7 @@ class Reception:
             hand_over=lambda messages: self._deliver(channel, messages),
             keep=self._keep,
             release_one=self._release_one,
+            heir=self._heir,
         )
         return Receiver(
             keeper=self._keeper,
@@ -176,6 +172,11 @@ class Reception:
             all_polls=lambda: self.polls,
             concurrency=self._concurrency,
         )
+
+    def _heir(self, queue: str) -> Intake | None:
+        """Return what takes the messages of a queue now; None if no channel does."""
+        receivers = tuple(self._receivers.values())
+        return next((each.intake for each in receivers if each.wants(queue)), None)
 
     def _release_one(self, message: Mapping[str, Any], cause: str) -> None:
         """Make a message visible again that no one takes, or send it again."""

@@ -174,6 +174,7 @@ class Receiving:
                 release_one=lambda message, cause: keeper.release(
                     message["ReceiptHandle"], 0, cause
                 ),
+                heir=lambda queue: None,
             )
         return self._intakes[channel]
 

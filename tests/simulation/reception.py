@@ -85,12 +85,7 @@ class SimulatedReception(Reception):
         """Return for how long a release must hide a message from our own open polls, in seconds."""
         if self.is_urgent and not lease.has_few_receives:
             return 0.0
-        polls = [
-            poll
-            for receiver in [*self._receivers.values(), *self._closed]
-            for poll in receiver.polls
-            if not receiver.wants(poll.source.name)
-        ]
+        polls = [poll for poll in self.polls if self._heir(poll.source.name) is None]
         return max(0.0, ends_at(polls, lease.queue_url) - self.process.worker.now())
 
     def abandon(self) -> None:

@@ -25,6 +25,7 @@ from celery_sqs_heartbeat.link.deliveries import Credit
 from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
@@ -317,6 +318,8 @@ def _nothing(*_: object, **__: object) -> list[object]:
         # A free slot wakes no thread.
         (Feed, "fill", _fill_silently, "calm-apart", 3, "liveness: .* does not deliver"),
         (Receives, "explain", _nothing, "calm-apart", 0, "11: .* without a cause"),
+        # What the poll of a lost connection brings is released.
+        (Reception, "_heir", lambda *_: None, "calm", 1_060_001, "11: .* dead letter"),
         # A release is sent after its lease expired.
         (Call, "send_by", math.inf, "storm-fifo-apart", 21, "is released too late"),
     ],

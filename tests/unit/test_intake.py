@@ -59,6 +59,7 @@ class Scene:
             hand_over=self._take,
             keep=self._keep,
             release_one=lambda message, cause: note(message["ReceiptHandle"], cause=cause),
+            heir=lambda queue: None,
         )
         self.intake.allow(limit)
 

@@ -201,6 +201,21 @@ def test_an_open_poll_is_known_until_its_answer_after_the_end(
     wait_until(lambda: scene.reception.polls == [])
 
 
+@pytest.mark.parametrize("url", [STANDARD, FIFO])
+def test_what_the_poll_of_a_lost_connection_brings_goes_to_the_next_one(
+    scene: Scene, url: str
+) -> None:
+    scene.consume(consumed(url, max_receive_count=3))
+    scene.reception.close(1)
+    lease = Mock(queue_url=url, has_few_receives=False)
+    assert scene.reception.poll_left(lease) > 0
+    scene.consume(consumed(url, max_receive_count=3), channel=2)
+    assert scene.reception.poll_left(lease) == 0
+    scene.answer(message("m1", count=3, group="g" if url is FIFO else None))
+    wait_until(lambda: scene.taken == [(2, "m1")])
+    assert scene.released == []
+
+
 def test_after_the_end_nothing_is_received_for_any_channel(scene: Scene) -> None:
     scene.consume(consumed(STANDARD))
     scene.reception.end()
