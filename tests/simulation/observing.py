@@ -35,7 +35,7 @@ class EventRules:
         elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
             truth.excuses.add(event.kind.value)
         elif event.kind in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
-            cause = event.cause or "released"
+            cause = event.cause or "released without a cause"
             self._world.receives.explain(event.message_id, self._worker.name, cause)
 
     def _check_deleted(self, event: Event) -> None:

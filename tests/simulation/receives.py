@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 #: The cause of a receive whose answer has reached no process.
 NOT_ARRIVED = "its answer did not arrive"
-#: Causes that may make dead letters of messages that have never run: the documentation says so.
-_KNOWN = frozenset({GROUP_STOPPED})
+#: Causes that may make dead letters of messages, as the documentation says: a message behind one
+#: that fails, and one whose keeper was killed before SQS had answered its release.
+_KNOWN = frozenset({GROUP_STOPPED, ReceivedAs.RELEASED.value})
 
 
 class Receives:
