@@ -143,7 +143,7 @@ class Reception:
         if self.is_urgent and not lease.has_few_receives:
             return 0.0
         polls = (poll for poll in self.polls if self._heir(poll.source.name) is None)
-        return max(0.0, ends_at(polls, lease.queue_url) - clock.now())
+        return max(0.0, ends_at(polls, lease.queue_url) - self._keeper.now())
 
     def _receiver(self, channel: int) -> Receiver:
         # Its queues and its room come from different threads.

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 #: The cause of a receive whose answer has reached no process.
 NOT_ARRIVED = "its answer did not arrive"
-#: Causes that may make dead letters of messages, as the documentation says: a message behind one
-#: that fails, and one whose keeper was killed before SQS had answered its release.
-_KNOWN = frozenset({GROUP_STOPPED, ReceivedAs.RELEASED.value})
+#: Causes that may make dead letters of messages that have never run: the documentation says so.
+_KNOWN = frozenset({GROUP_STOPPED})
+#: The cause of a receive that is not run, because a release that SQS has not answered may end it.
+_UNSAFE = ReceivedAs.RELEASED.value
 
 
 class Receives:
@@ -74,7 +75,7 @@ class Receives:
             world.profile.is_calm
             and most is not None
             and truth.message_id in world.dead_letters.messages
-            and truth.executions < most
+            and truth.executions + idle[_UNSAFE] < most
             and not truth.is_poison
             and not idle.keys() & _KNOWN
             # After 12 hours, SQS delivers a message again at each timeout while its task runs.

@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
-from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.link.serving import LinkedLeases
-from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
+from celery_sqs_heartbeat.receiving.receiver import Receiver
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import SHORT_WAIT, Poll, Receiving, Source
@@ -80,13 +79,6 @@ class SimulatedReception(Reception):
             go_on = partial(self.process.run, self.process.go_on)
             self.world.clock.at(self._reads_until, go_on)
         super().end()
-
-    def poll_left(self, lease: Lease) -> float:
-        """Return for how long a release must hide a message from our own open polls, in seconds."""
-        if self.is_urgent and not lease.has_few_receives:
-            return 0.0
-        polls = [poll for poll in self.polls if self._heir(poll.source.name) is None]
-        return max(0.0, ends_at(polls, lease.queue_url) - self.process.worker.now())
 
     def abandon(self) -> None:
         """Note that the process has died. SQS answers its open polls, and no one reads that."""

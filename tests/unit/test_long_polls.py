@@ -225,13 +225,18 @@ def use_both_slots(polls: Polls, monkeypatch: pytest.MonkeyPatch) -> None:
     polls.wait_for_taken(("a", 2))
 
 
+def wait_for_a_second(polls: Polls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a poll for one message wait for room for a second."""
+    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
+    use_both_slots(polls, monkeypatch)
+    polls.grow(1)
+
+
 @of("a", room=2)
 def test_a_poll_for_one_message_waits_for_room_for_a_second(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
-    use_both_slots(polls, monkeypatch)
-    polls.grow(1)
+    wait_for_a_second(polls, monkeypatch)
     assert len(polls.sent) == 1
     polls.grow(1)
     polls.wait_for(a=[2])
@@ -396,9 +401,7 @@ def test_a_poll_that_takes_the_room_of_another_queue_waits_for_a_second(polls: P
 def test_a_poll_that_waits_for_room_is_not_sent_after_the_end(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GATHER_SECONDS", FOREVER)
-    use_both_slots(polls, monkeypatch)
-    polls.grow(1)
+    wait_for_a_second(polls, monkeypatch)
     (poll,) = polls.receiving.polls
     polls.receiving.stop()
     poll.grown.set()
