@@ -38,9 +38,8 @@ class Polls:
         self.room = room
         self.most, self.least, self.least_alone = 10, 1, 1
         self.sent: list[Poll] = []
-        self.taken: list[tuple[str, int]] = []
+        self.taken: list[tuple[Poll, int]] = []
         self._answers: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in names}
-        self._open: dict[str, list[Poll]] = {name: [] for name in names}
         self._changed = threading.Condition()
         self.sources = [
             Source(
@@ -58,15 +57,10 @@ class Polls:
         self.receiving.fill()
 
     def _poll(self, poll: Poll) -> Sequence[Raw]:
-        name = poll.source.name
         with self._changed:
             self.sent.append(poll)
-            self._open[name].append(poll)
             self._changed.notify_all()
-        answer = self._answers[name].get(timeout=PATIENCE)
-        with self._changed:
-            self._open[name].remove(poll)
-            self._changed.notify_all()
+        answer = self._answers[poll.source.name].get(timeout=PATIENCE)
         if isinstance(answer, Exception):
             raise answer
         messages: Sequence[Raw] = answer
@@ -76,9 +70,8 @@ class Polls:
         if messages[0] is None:
             raise ZeroDivisionError
         with self._changed:
-            self.taken.append((poll.source.name, len(messages)))
+            self.taken.append((poll, len(messages)))
             self.room -= len(messages)
-            self._changed.notify_all()
 
     def grow(self, room: int) -> None:
         self.room += room
@@ -89,9 +82,10 @@ class Polls:
 
     def wait_for(self, **polls: list[int]) -> None:
         """Wait until these polls are open, by how many messages they ask for."""
-        with self._changed:
-            is_so = lambda: all(self._counts(name) == polls[name] for name in polls)  # noqa: E731
-            assert self._changed.wait_for(is_so, PATIENCE), self._open
+        wait_until(
+            lambda: all(self._counts(name) == polls[name] for name in polls),
+            tell=lambda: self.receiving.polls,
+        )
 
     def wait_for_sent(self, count: int) -> None:
         """Wait until so many polls were sent in all."""
@@ -99,17 +93,24 @@ class Polls:
             assert self._changed.wait_for(lambda: len(self.sent) == count, PATIENCE), self.sent
 
     def wait_for_taken(self, *taken: tuple[str, int]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(
-                lambda: Counter(self.taken) == Counter(taken), PATIENCE
-            ), self.taken
+        """Wait until these answers are taken, and the room of their polls is booked no more."""
+
+        def are_taken() -> bool:
+            with self._changed:
+                counts = Counter((poll.source.name, count) for poll, count in self.taken)
+                polls = {poll for poll, _ in self.taken}
+            return counts == Counter(taken) and polls.isdisjoint(self.receiving.polls)
+
+        wait_until(are_taken, tell=lambda: self.taken)
 
     def counts(self) -> list[int]:
-        with self._changed:
-            return sorted(count for name in self._open for count in self._counts(name))
+        return sorted(count for name in self._answers for count in self._counts(name))
 
     def _counts(self, name: str) -> list[int]:
-        return sorted(poll.count for poll in self._open[name])
+        """Return what the open polls of a queue ask for, without those that wait to be sent."""
+        polls = [poll for poll in self.receiving.polls if poll.source.name == name]
+        with self._changed:
+            return sorted(poll.count for poll in polls if poll in self.sent and not poll.is_over)
 
     def end(self) -> None:
         self.receiving.stop()
@@ -474,6 +475,7 @@ def test_a_queue_that_pauses_after_a_failure_leaves_its_room_to_the_others(
 ) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE", FOREVER)
     monkeypatch.setattr(module, "LONGEST_PAUSE", FOREVER)
+    polls.wait_for(a=[1], b=[1])
     polls.answer("a", some(1))
     polls.wait_for_sent(3)
     assert polls.sent[2].booked == 1
@@ -502,7 +504,7 @@ def test_the_answer_of_a_poll_that_is_open_at_the_stop_is_taken(polls: Polls) ->
     assert not polls.receiving.join(0)
     polls.answer("a", some(2))
     assert polls.receiving.join(PATIENCE)
-    assert polls.taken == [("a", 2)]
+    polls.wait_for_taken(("a", 2))
     assert polls.counts() == []
 
 
