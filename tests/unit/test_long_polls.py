@@ -38,7 +38,7 @@ class Polls:
         self.room = room
         self.most, self.least, self.least_alone = 10, 1, 1
         self.sent: list[Poll] = []
-        self.taken: list[tuple[Poll, int]] = []
+        self._taken: list[tuple[Poll, int]] = []
         self._answers: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in names}
         self._changed = threading.Condition()
         self.sources = [
@@ -70,8 +70,13 @@ class Polls:
         if messages[0] is None:
             raise ZeroDivisionError
         with self._changed:
-            self.taken.append((poll, len(messages)))
+            self._taken.append((poll, len(messages)))
             self.room -= len(messages)
+
+    @property
+    def taken(self) -> list[tuple[str, int]]:
+        """The queue of each answer that was taken, and how many messages it had."""
+        return [(poll.source.name, count) for poll, count in tuple(self._taken)]
 
     def grow(self, room: int) -> None:
         self.room += room
@@ -94,14 +99,13 @@ class Polls:
 
     def wait_for_taken(self, *taken: tuple[str, int]) -> None:
         """Wait until these answers are taken, and the room of their polls is booked no more."""
-
-        def are_taken() -> bool:
-            with self._changed:
-                counts = Counter((poll.source.name, count) for poll, count in self.taken)
-                polls = {poll for poll, _ in self.taken}
-            return counts == Counter(taken) and polls.isdisjoint(self.receiving.polls)
-
-        wait_until(are_taken, tell=lambda: self.taken)
+        wait_until(
+            lambda: (
+                Counter(self.taken) == Counter(taken)
+                and not any(poll in self.receiving.polls for poll, _ in self._taken)
+            ),
+            tell=lambda: self.taken,
+        )
 
     def counts(self) -> list[int]:
         return sorted(count for name in self._answers for count in self._counts(name))
@@ -504,7 +508,7 @@ def test_the_answer_of_a_poll_that_is_open_at_the_stop_is_taken(polls: Polls) ->
     assert not polls.receiving.join(0)
     polls.answer("a", some(2))
     assert polls.receiving.join(PATIENCE)
-    polls.wait_for_taken(("a", 2))
+    assert polls.taken == [("a", 2)]
     assert polls.counts() == []
 
 
