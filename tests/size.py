@@ -168,7 +168,7 @@ def main() -> None:
         **{
             f"  {each.name}": sorted(each.rglob("*.py"))
             for each in sorted(PACKAGE.iterdir())
-            if each.is_dir()
+            if each.is_dir() and any(each.glob("*.py"))
         },
         "tests": tests(),
     }

@@ -17,7 +17,7 @@ class SimulatedProcess(ProcessServer):
     def command(self) -> list[str]:
         """Return what to run."""
         module = "celery_sqs_heartbeat.testing.server"
-        return [sys.executable, "-m", module, "--port", str(self._port)]
+        return [sys.executable, "-m", module, "--port", str(self.port)]
 
     def settings(self) -> dict[str, str]:
         """Return its environment variables."""

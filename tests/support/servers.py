@@ -43,18 +43,13 @@ def free_port() -> int:
             return port
 
 
-class ProcessServer(SqsServer):
-    """An emulator in its own process, which logs to a file."""
+class ServerProcess(Service):
+    """A server in its own process, which logs to a file."""
 
     def __init__(self, log_path: Path) -> None:
         self._log_path = log_path
-        self._port = 0
+        self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """The endpoint, without a path."""
-        return f"http://127.0.0.1:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -66,9 +61,13 @@ class ProcessServer(SqsServer):
     def command(self) -> list[str]:
         """Return the command that starts it."""
 
-    @abstractmethod
     def settings(self) -> dict[str, str]:
         """Return its environment variables, beside those of this process."""
+        return {}
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Return whether it answers, and not another server at its port."""
 
     def start(self) -> None:
         """Start it and wait until it answers.
@@ -78,7 +77,7 @@ class ProcessServer(SqsServer):
         """
         for _ in range(TRIES):
             # Another process may have taken the port since it was found to be free.
-            self._port = free_port()
+            self.port = free_port()
             with self._log_path.open("ab") as log:
                 self._process = subprocess.Popen(
                     self.command(),
@@ -88,7 +87,7 @@ class ProcessServer(SqsServer):
                     stdout=log,
                     stderr=subprocess.STDOUT,
                 )
-            if self._answers(self._process):
+            if self._has_begun(self._process):
                 return
             self.stop()
         end = self._log_path.read_text(errors="replace")[-3000:]
@@ -106,19 +105,27 @@ class ProcessServer(SqsServer):
             self._process.wait()
         self._process = None
 
-    def _answers(self, process: subprocess.Popen[bytes]) -> bool:
+    def _has_begun(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait until it answers or has ended. Return whether it answers."""
-        client = self.client(retries={"total_max_attempts": 1})
-
-        def settled() -> bool:
-            with contextlib.suppress(BotoCoreError):
-                client.list_queues()
-                return True
-            return process.poll() is not None
-
         with contextlib.suppress(TimeoutError):
-            wait_until(settled)
+            wait_until(lambda: process.poll() is not None or self.answers())
             return process.poll() is None
+        return False
+
+
+class ProcessServer(ServerProcess, SqsServer):
+    """An emulator in its own process."""
+
+    @property
+    def url(self) -> str:
+        """The endpoint, without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def answers(self) -> bool:
+        """Return whether it answers."""
+        with contextlib.suppress(BotoCoreError):
+            self.client(retries={"total_max_attempts": 1}).list_queues()
+            return True
         return False
 
 
@@ -133,7 +140,7 @@ class MinistackServer(ProcessServer):
         """Return its environment variables."""
         return {
             "BIND_HOST": "127.0.0.1",
-            "GATEWAY_PORT": str(self._port),
+            "GATEWAY_PORT": str(self.port),
             "SERVICES": "sqs",
             # Otherwise it takes port 8883 on all interfaces, regardless of its services.
             "IOT_MTLS_ENABLED": "0",

@@ -15,7 +15,7 @@ from tests import size
 LIMITS = {
     "core": (size.core, 101, 11_800),
     "package": (size.package, 341, 24_630),
-    "tests": (size.tests, 569, 56_061),
+    "tests": (size.tests, 568, 56_060),
 }
 #: Of a part, how far it may lie below its limits before they have to be lowered.
 SLACK = 0.02

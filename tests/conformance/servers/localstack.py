@@ -64,6 +64,6 @@ class LocalStackServer(ProcessServer):
             "OVERRIDE_IN_DOCKER": "0",
             "FILESYSTEM_ROOT": str(self._log_path.parent / "root"),
             "GATEWAY_SERVER": "hypercorn",
-            "GATEWAY_LISTEN": f"127.0.0.1:{self._port}",
+            "GATEWAY_LISTEN": f"127.0.0.1:{self.port}",
             "SQS_ENDPOINT_STRATEGY": "path",
         }
