@@ -8,7 +8,6 @@ import math
 import os
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -295,13 +294,16 @@ class LeaseEngine:
                 book, now = self._book, self.now()
                 for call in book.give_up(now, self._dispatcher.give_up):
                     self._hanging[id(call)] = call.queue_url
-                hanging = Counter(self._hanging.values())
                 calls = book.plan(now, MAX_CALLS - book.agenda.in_flight)
                 events += book.take_events()
-            self._dispatch(book, calls, hanging)
+            self._dispatch(book, calls)
         with self._lock:
             self._asleep_until = self._next_step(self.now())
             return self._asleep_until
+
+    def is_stuck(self, queue_url: str) -> bool:
+        """Return whether so many calls of a queue hang that no more are made."""
+        return list(self._hanging.values()).count(queue_url) >= MOST_HANGING
 
     def _next_step(self, now: float) -> float:
         if self._book.has_news:
@@ -316,16 +318,16 @@ class LeaseEngine:
             self._asleep_until = -math.inf
             self._wakeup.set()
 
-    def _dispatch(self, book: LeaseBook, calls: Sequence[Call], hanging: Counter[str]) -> None:
+    def _dispatch(self, book: LeaseBook, calls: Sequence[Call]) -> None:
         waiting = list(reversed(calls))
         try:
             while waiting:
                 call = waiting[-1]
                 apply_results = functools.partial(self._apply_results, book, call)
-                if hanging[call.queue_url] < MOST_HANGING:
-                    self._dispatcher.dispatch(call, apply_results)
-                else:
+                if self.is_stuck(call.queue_url):
                     apply_results([Outcome.FAILED] * len(call.entries))
+                else:
+                    self._dispatcher.dispatch(call, apply_results)
                 waiting.pop()
         finally:
             # After an error: without this their leases would wait for an answer indefinitely.

@@ -40,6 +40,7 @@ class Receiver:
         polled: Records how SQS answers the polls.
         intake: Leases the messages and hands them over.
         all_polls: Returns the open polls of all channels.
+        inherited: Returns the open polls of closed channels, whose messages another one takes.
         concurrency: How many tasks the worker runs at once; 0 if not known.
 
     Attributes:
@@ -55,24 +56,20 @@ class Receiver:
         polled: PolledQueues,
         intake: Intake,
         all_polls: Callable[[], Iterable[Poll]],
+        inherited: Callable[[], Iterable[Poll]],
         concurrency: int,
     ) -> None:
         self._keeper = keeper
         self._sqs = sqs
         self._waitlist = waitlist
         self._polled = polled
-        self._all_polls = all_polls
+        self._all_polls, self._inherited = all_polls, inherited
         self._concurrency = concurrency
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
         self._has_ended = False
         self.receiving = Receiving(room=self._room, take=self._take)
         self.intake = intake
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it receives no more, and every poll was answered."""
-        return self._has_ended and not self.polls
 
     def wants(self, queue: str) -> bool:
         """Return whether it receives from a queue."""
@@ -132,9 +129,8 @@ class Receiver:
 
     def _room(self) -> int:
         """Return how many more messages may be held, beside those of open polls."""
-        if self._has_ended:
-            return 0
-        room = self.intake.room if self._keeper.may_receive else 0
+        coming = sum(it.booked for it in self._inherited() if self.wants(it.source.name))
+        room = self.intake.room - coming if self._keeper.may_receive else 0
         if room <= 0:
             for queue in tuple(self._queues):
                 self._polled.wait(queue)
@@ -172,14 +168,23 @@ class Receiver:
         is_wanted = self._prefetch_count - self.intake.free - concurrency < least
         return 1 if is_wanted and not is_beside else least
 
+    def _prepare(self, poll: Poll) -> ConsumedQueue:
+        """Return the queue of a poll, with the state that it has now.
+
+        Raises:
+            CallGivenUp: The poll must not be made. No message of a queue could be kept while no
+                more calls of it are made.
+        """
+        queue = poll.queue = self._queues.get(poll.source.name)
+        if queue is None or self._has_ended or self._keeper.is_stuck(queue.lease_url):
+            raise CallGivenUp
+        poll.is_sent, poll.waits = False, min(queue.wait, poll.longest_wait)
+        return queue
+
     def _receive(self, poll: Poll) -> Sequence[Raw]:
         """Make a poll, on its thread, and return the messages of the answer."""
         name, polled = poll.source.name, self._polled
-        queue = poll.queue = self._queues.get(name)
-        if queue is None or self._has_ended:
-            raise CallGivenUp
-        poll.is_sent = False
-        poll.waits = min(queue.wait, poll.longest_wait)
+        queue = self._prepare(poll)
         polled.asked(name, queue.lease_url)
 
         def may_send() -> bool:
@@ -217,7 +222,14 @@ class Receiver:
                 self.intake.look()
         # Not before the messages are leased or released: the log's lock may be held while a
         # shutdown waits for this thread.
-        _log_unreadable(poll.source.name, len(answered) - len(messages), len(answered))
+        if count := len(answered) - len(messages):
+            logger.error(
+                "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
+                "handle: the worker ignores them, and they stay in the queue",
+                count,
+                len(answered),
+                poll.source.name,
+            )
 
 
 def ends_at(polls: Iterable[Poll], queue_url: str) -> float:
@@ -243,15 +255,3 @@ def _readable(messages: Sequence[Any]) -> list[Message]:
             for name in ("MessageId", "ReceiptHandle")
         )
     ]
-
-
-def _log_unreadable(queue: str, count: int, received: int) -> None:
-    """Log how many of the received messages are not readable, if there are any."""
-    if count:
-        logger.error(
-            "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
-            "handle: the worker ignores them, and they stay in the queue",
-            count,
-            received,
-            queue,
-        )

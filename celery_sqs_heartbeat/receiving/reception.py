@@ -95,9 +95,8 @@ class Reception:
 
     def close(self, channel: int, cause: str = CLOSED) -> None:
         """Receive no more for a channel; see `Receiver.stop`."""
-        receiver = self._receivers.get(channel)
-        if receiver is not None:
-            self._closed = [*(each for each in self._closed if not each.is_over), receiver]
+        if (receiver := self._receivers.get(channel)) is not None:
+            self._closed = [*(each for each in self._closed if each.polls), receiver]
             receiver.stop(cause)
             del self._receivers[channel]
 
@@ -170,6 +169,9 @@ class Reception:
             polled=self.polled,
             intake=intake,
             all_polls=lambda: self.polls,
+            inherited=lambda: [
+                it for each in self._closed for it in each.polls if not it.is_overdue
+            ],
             concurrency=self._concurrency,
         )
 

@@ -88,7 +88,8 @@ class Calls:
             if call in self._lost:
                 return
             is_over = is_over or call in self._given_up or not host.is_up
-            world.arrives(worker if host.worker_is_up else None, call, is_over)
+            maker = worker if host.worker_is_up else None
+            world.arrives(maker, call, is_over, is_known=host.is_up)
             answer(self.sqs.send(call))
             world.wake_polls()
 

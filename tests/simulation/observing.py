@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from tests.simulation.receives import LOST
 from tests.support.board import Board
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class EventRules:
             self._check_capped(event)
         elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
             truth.excuses.add(event.kind.value)
+            if event.kind is EventKind.LEASE_LOST and self._world.order.is_kept:
+                # It may have waited in the keeper for another of its group.
+                self._world.receives.explain(event.message_id, self._worker.name, LOST)
         elif event.kind in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
             cause = event.cause or "released without a cause"
             self._world.receives.explain(event.message_id, self._worker.name, cause)

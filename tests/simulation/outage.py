@@ -6,10 +6,13 @@ import math
 import random
 from typing import TYPE_CHECKING
 
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.events import MOST_HANGING
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.hangs import Hang
 from tests.simulation.truth import MessageTruth
+from tests.support.board import Board
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -51,6 +54,13 @@ class Outage:
         """Note on a message whether its queue hangs. Such a message may not get any call at all."""
         if self._world.clock() < self._explains_until and truth.queue is not self._world.queues[0]:
             truth.excuses.add(EXCUSE)
+
+    def note_stuck(self, keeper: ThreadKeeper, board: Board) -> None:
+        """Note the messages for which a keeper makes no calls, because too many calls hang."""
+        if keeper.health.hanging >= MOST_HANGING:
+            for lease in board.leases():
+                if keeper.is_stuck(lease.queue_url):
+                    self._world.truth[lease.message_id].excuses.add(EXCUSE)
 
     def draw(self, worker: str, call: Call) -> Hang | None:
         """Return how a call hangs until the outage ends, or None."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: The cause of a receive whose answer has reached no process.
 NOT_ARRIVED = "its answer did not arrive"
+#: The cause of a receive whose lease was lost before its task started.
+LOST = "lost before its start"
 #: Causes that may make dead letters of messages that have never run: the documentation says so.
 _KNOWN = frozenset({GROUP_STOPPED})
 #: The cause of a receive that is not run, because a release that SQS has not answered may end it.

@@ -12,8 +12,9 @@ from celery_sqs_heartbeat.link.serving import LinkedLeases
 from celery_sqs_heartbeat.receiving.receiver import Receiver
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.long_polls import SHORT_WAIT, Poll, Receiving, Source
+from celery_sqs_heartbeat.sqs.long_polls import FIRST_PAUSE, SHORT_WAIT, Poll, Receiving, Source
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 from tests.simulation.polls import WAIT_SECONDS, LostPoll
 
 if TYPE_CHECKING:
@@ -162,14 +163,19 @@ class SimulatedReceiving(Receiving):
     def _send(self, poll: Poll) -> None:
         world, process, worker = self._world, self._process, self._process.worker
         poll.wanted = 0
-        queue = poll.queue = self._receiver._queues.get(poll.source.name)
-        if queue is None or self._is_stopping:
-            self._close(poll)
+        try:
+            queue = self._receiver._prepare(poll)
+        except CallGivenUp:
+            # As in `Receiving._pause`.
+            poll.is_over, poll.booked = True, 0
+            pause = 0.0 if self._is_stopping else FIRST_PAUSE
+            world.clock.at(world.clock() + pause, partial(process.run, partial(self._end, poll)))
             return
+        if self._receiver._keeper.is_stuck(queue.lease_url):
+            world.fail(f"{worker.name} polls a queue of which its keeper makes no calls")
         sent_at = poll.sent_at = worker.now()
         suspended = worker.suspended
-        wait = min(queue.wait, poll.longest_wait)
-        poll.waits = float(wait)
+        wait = int(poll.waits)
         world.waiting.note_poll(worker.name, queue.url)
         # A server that is stalled may answer after the last seconds for which the worker waits.
         held_for = world.starting.left(worker.name)
@@ -196,6 +202,10 @@ class SimulatedReceiving(Receiving):
             self._enders[poll] = world.poll(
                 queue.url, poll.count, wait, queue.timeout, deliver, held_for, lasts
             )
+
+    def _end(self, poll: Poll) -> None:
+        self._close(poll)
+        self._process.go_on()
 
     def _answer(
         self,

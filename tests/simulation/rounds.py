@@ -28,6 +28,7 @@ class Rounds:
     def make(self) -> None:
         """Take a step now, and schedule the next one for when it is due."""
         due = self._keeper.step()
+        self._worker.world.outage.note_stuck(self._keeper, self._host.board)
         if due < LONG / 2 and (self._due is None or due < self._due):
             self._due = due
             # A tiny bit later, because the two clocks add up their times in a different order.

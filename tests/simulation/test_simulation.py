@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
 from celery_sqs_heartbeat.current.table import Flag, Record
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import lease_engine
+from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, Message
@@ -25,9 +26,11 @@ from celery_sqs_heartbeat.link.deliveries import Credit
 from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.receiving.receiver import Receiver
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
@@ -82,7 +85,7 @@ def test_no_invariant_breaks_if_a_redelivery_overtakes_its_release(
     """
     monkeypatch.setattr(StaleCalls, "spare", lambda *_: False)
     monkeypatch.setattr(holding, "TIMES", MANY_TIMES)
-    tally = World("storm-apart", 41).run()
+    tally = World("storm-apart", 57).run()
     assert tally.disturbances["a redelivery overtakes its release"]
 
 
@@ -255,7 +258,7 @@ def _lease_only(
 
 
 _allow, _begin, _fill = Intake.allow, Credit.begin, Feed.fill
-_record_of, _run = Record.of, KeeperProcess.run
+_record_of, _run, _prepare = Record.of, KeeperProcess.run, Receiver._prepare
 
 
 def _allow_too_many(intake: Intake, limit: int) -> None:
@@ -292,6 +295,11 @@ def _run_with_worker(process: KeeperProcess, job: Callable[[], None]) -> None:
         _run(process, job)
 
 
+def _prepare_always(receiver: Receiver, poll: Poll) -> ConsumedQueue:
+    with patch.object(LeaseEngine, "is_stuck", return_value=False):
+        return _prepare(receiver, poll)
+
+
 def _nothing(*_: object, **__: object) -> list[object]:
     return []
 
@@ -320,6 +328,10 @@ def _nothing(*_: object, **__: object) -> list[object]:
         (Receives, "explain", _nothing, "calm-apart", 0, "11: .* without a cause"),
         # What the poll of a lost connection brings is released.
         (Reception, "_heir", lambda *_: None, "calm", 1_060_001, "11: .* dead letter"),
+        # What the polls of a lost connection may bring has no room.
+        (Receiver, "_room", lambda it: it.intake.room, "calm-apart", 709_000_001, "for 8 slots"),
+        # A queue of which no more calls are made is still polled.
+        (Receiver, "_prepare", _prepare_always, "calm-apart", 705_000_003, "makes no calls"),
         # A release is sent after its lease expired.
         (Call, "send_by", math.inf, "storm-fifo-apart", 21, "is released too late"),
     ],

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from tests.simulation.apart import Apart
 from tests.simulation.channel import Delivered
 from tests.simulation.profile import patience
+from tests.simulation.receives import LOST
 from tests.simulation.swallowing import Net
 from tests.simulation.truth import Execution
 from tests.simulation.within import Within
@@ -190,7 +191,7 @@ class SimulatedWorker:
         is_gone = not self.keeper.owns(handle) if is_kept else is_lost(lease, self.now())
         if is_gone:
             self.world.disturb(self.name, "loses a lease before its task starts")
-            self.world.receives.explain(lease.message_id, self.name, "lost before its start")
+            self.world.receives.explain(lease.message_id, self.name, LOST)
             self.keeper.let_expire(handle)
         return not is_gone
 

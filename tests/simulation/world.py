@@ -296,11 +296,15 @@ class World:
         ):
             self.fail(f"{truth.message_id} is released under its new owner")
 
-    def arrives(self, worker: SimulatedWorker | None, call: Call, is_over: bool) -> None:
+    def arrives(
+        self, worker: SimulatedWorker | None, call: Call, is_over: bool, *, is_known: bool
+    ) -> None:
         """Note the effect of a call on messages that it should not touch.
 
         Args:
             worker: The worker that made the call; None if its process has ended.
+            is_known: Whether the keeper that made it still lives. Another one knows of its releases
+                only, because they are what the worker sees.
         """
         now = self.clock()
         for entry in call.entries:
@@ -310,7 +314,7 @@ class World:
                 continue
             if message.handle != entry.receipt_handle:
                 lease = worker and worker.keeping.find(message.handle)
-                if worker and lease:
+                if worker and lease and (is_known or entry.action is Action.RELEASE):
                     truth.is_overtaken = True
                     self._arrives_after_redelivery(worker, entry, lease)
                     continue

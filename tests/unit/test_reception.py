@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED
+from celery_sqs_heartbeat.leases.events import MOST_HANGING, NOT_DELIVERED, WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
@@ -209,11 +209,36 @@ def test_what_the_poll_of_a_lost_connection_brings_goes_to_the_next_one(
     scene.reception.close(1)
     lease = Mock(queue_url=url, has_few_receives=False)
     assert scene.reception.poll_left(lease) > 0
-    scene.consume(consumed(url, max_receive_count=3), channel=2)
+    scene.reception.consume(2, [consumed(url, max_receive_count=3)])
     assert scene.reception.poll_left(lease) == 0
     scene.answer(message("m1", count=3, group="g" if url is FIFO else None))
     wait_until(lambda: scene.taken == [(2, "m1")])
     assert scene.released == []
+
+
+def test_the_next_connection_has_no_room_for_what_the_poll_of_a_lost_one_may_bring(
+    scene: Scene,
+) -> None:
+    scene.consume(consumed(STANDARD))
+    scene.reception.close(1)
+    scene.reception.consume(2, [consumed(STANDARD)])
+    scene.reception.allow(2, 10, 10)
+    assert [each.count for each in scene.reception.polls] == [10]
+    scene.answer(message("m1"), message("m2"))
+    wait_until(lambda: not scene.reception.polls)
+    scene.reception.look()
+    assert [each.count for each in scene.reception.polls] == [8]
+
+
+def test_a_queue_of_which_no_more_calls_are_made_is_not_polled(scene: Scene) -> None:
+    hanging = scene.keeper._hanging
+    hanging.update(dict.fromkeys(range(MOST_HANGING), STANDARD))
+    scene.reception.consume(1, [consumed(STANDARD), consumed(FIFO)])
+    scene.reception.allow(1, 10, 10)
+    assert scene.asked.get(timeout=PATIENCE) == FIFO
+    assert scene.asked.empty()
+    del hanging[0]
+    assert scene.asked.get(timeout=PATIENCE) == STANDARD
 
 
 def test_after_the_end_nothing_is_received_for_any_channel(scene: Scene) -> None:
