@@ -20,8 +20,9 @@ NOT_ARRIVED = "its answer did not arrive"
 LOST = "lost before its start"
 #: Causes that may make dead letters of messages that have never run: the documentation says so.
 _KNOWN = frozenset({GROUP_STOPPED})
-#: The cause of a receive that is not run, because a release that SQS has not answered may end it.
-_UNSAFE = ReceivedAs.RELEASED.value
+#: Causes that the death of a keeper may have, says the documentation: SQS put the message into an
+#: open poll, or a release that SQS has not answered may end the lease.
+_LOST_TO_DEATHS = (NOT_ARRIVED, ReceivedAs.RELEASED.value)
 
 
 class Receives:
@@ -77,7 +78,7 @@ class Receives:
             world.profile.is_calm
             and most is not None
             and truth.message_id in world.dead_letters.messages
-            and truth.executions + idle[_UNSAFE] < most
+            and truth.executions + sum(idle[each] for each in _LOST_TO_DEATHS) < most
             and not truth.is_poison
             and not idle.keys() & _KNOWN
             # After 12 hours, SQS delivers a message again at each timeout while its task runs.
