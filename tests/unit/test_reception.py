@@ -231,11 +231,11 @@ def test_the_next_connection_has_no_room_for_what_the_poll_of_a_lost_one_may_bri
 
 
 def test_a_queue_of_which_no_more_calls_are_made_is_not_polled(scene: Scene) -> None:
-    hanging = scene.keeper._hanging
-    hanging.update(dict.fromkeys(range(MOST_HANGING), STANDARD))
+    hanging = scene.keeper._hanging = dict.fromkeys(range(MOST_HANGING), STANDARD)
     scene.reception.consume(1, [consumed(STANDARD), consumed(FIFO)])
     scene.reception.allow(1, 10, 10)
     assert scene.asked.get(timeout=PATIENCE) == FIFO
+    wait_until(lambda: any(poll.is_over for poll in scene.reception.polls))
     assert scene.asked.empty()
     del hanging[0]
     assert scene.asked.get(timeout=PATIENCE) == STANDARD

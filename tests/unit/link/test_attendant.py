@@ -358,7 +358,7 @@ def test_a_keeper_whose_calls_hang_is_replaced_without_a_pause_but_not_before_a_
     )
     assert f"{said} at once" in caplog.text
     assert not child_module.is_unfit(MOST_HANGING - 1, LONG_LIFE)
-    assert not child_module.is_unfit(MOST_HANGING, 59.9)
+    assert [child_module.is_unfit(MOST_HANGING, age) for age in (59.9, 60.0)] == [False, True]
 
 
 def test_a_keeper_that_sends_garbage_is_replaced(
