@@ -49,7 +49,7 @@ class EndlessServer(ProcessServer):
 
     def command(self) -> list[str]:
         """Return the command that starts it."""
-        return [sys.executable, "-m", "benchmarks.endless", "--port", str(self._port)]
+        return [sys.executable, "-m", "benchmarks.endless", "--port", str(self.port)]
 
     def settings(self) -> dict[str, str]:
         """Return its environment variables."""
@@ -62,13 +62,13 @@ class EndlessServer(ProcessServer):
             args: The task's arguments. Each message has its own time instead of `template.SENT`.
         """
         name = f"q-{uuid.uuid4().hex[:12]}"
-        queue = BenchQueue(name, self._port)
+        queue = BenchQueue(name, self.port)
         queue.change(template=template_of(task, args, name).parts)
         return queue
 
     def confirming(self, name: str) -> BenchQueue:
         """Create a queue that confirms the extension of any message."""
-        queue = BenchQueue(name, self._port)
+        queue = BenchQueue(name, self.port)
         queue.change(confirms_all=True)
         return queue
 
