@@ -305,17 +305,19 @@ def is_ours(lease: Lease, now: float) -> bool:
     return lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED) and now < lease.expires_at
 
 
-def is_confirmed(lease: Lease | None, now: float) -> bool | None:
+def is_confirmed(lease: Lease | None, now: float, hidden_until: float) -> bool | None:
     """Return whether SQS has confirmed that the message is ours; None before its answer.
 
-    True for a message that is not extended, as there is nothing to wait for.
+    True for a message that is not extended, as there is nothing to wait for. Before `hidden_until`,
+    when its receive ends at the earliest, no one else can have received it, unless an unanswered
+    release ends its lease. No extension can prevent that, and the message must run at some time.
     """
     if lease is None or lease.goal is not Goal.HOLD:
         return False
     if lease.status is LeaseStatus.REFUSED or not lease.terms.extend:
         return True
     if lease.extensions or lease.status is not LeaseStatus.OWNED:
-        return lease.is_exclusive and is_ours(lease, now)
+        return (lease.is_exclusive or now < hidden_until) and is_ours(lease, now)
     return None
 
 

@@ -273,15 +273,10 @@ def receipt_of(
     """
     if receive.has_lapsed:
         return ReceivedAs.LAPSED
-    if lease is not None and receive.is_older_than(lease):
-        if lease.goal is Goal.RELEASE:
-            return ReceivedAs.LAPSED
+    if lease is not None and lease.goal is not Goal.RELEASE:
         return ReceivedAs.FINISHED if lease.goal is Goal.DELETE else ReceivedAs.REDELIVERED
-    is_here = lease is not None and lease.goal is not Goal.RELEASE
-    if is_here:
-        return (
-            ReceivedAs.FINISHED if lease and lease.goal is Goal.DELETE else ReceivedAs.REDELIVERED
-        )
+    if lease is not None and receive.is_older_than(lease):
+        return ReceivedAs.LAPSED
     key, handle = receive.key, receive.receipt_handle
     is_released = stale_calls.releases(key, handle, receive.sent_at, receive.arrived_at)
     if is_released and stale_calls.spare(key, handle):

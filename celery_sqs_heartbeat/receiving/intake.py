@@ -50,13 +50,13 @@ class _Batch:
     """The new messages of one answer, until it is certain of each whether it is ours.
 
     Attributes:
-        age: How old its receive was when it arrived, in seconds.
-        arrived_at: When it arrived, in seconds of the keeper's clock.
+        hidden_until: When SQS may show them again, if no extension is confirmed, at the earliest.
+        arrived_at: When it arrived, in seconds of the keeper's clock, too.
     """
 
     queue: ConsumedQueue
     left: deque[Arrived] = field(repr=False)
-    age: float
+    hidden_until: float
     arrived_at: float
     ours: list[Arrived] = field(default_factory=list, repr=False)
 
@@ -155,7 +155,9 @@ class Intake:
         now = self._keeper.now()
         with self._lock:
             if fresh:
-                self._batches.append(_Batch(queue, deque(fresh), now - sent_at, now))
+                self._batches.append(
+                    _Batch(queue, deque(fresh), sent_at + (queue.timeout or 0), now)
+                )
         over = self.look()
         if kept := [each for each in fresh if each not in over and self._is_held(each)]:
             self._keep(kept)
@@ -291,10 +293,10 @@ class Intake:
             # Released with an earlier message of its group.
             return False
         threshold = arrived.lease.terms.threshold
-        if batch.age + threshold <= (batch.queue.timeout or 0):
+        if batch.arrived_at + threshold <= batch.hidden_until:
             return True
         now = self._keeper.now()
-        is_ours = is_confirmed(arrived.lease, now)
+        is_ours = is_confirmed(arrived.lease, now, batch.hidden_until)
         if is_ours is None and now >= batch.arrived_at + max(1.0, threshold):
             return False
         return is_ours

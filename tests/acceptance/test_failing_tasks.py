@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from kombu import VERSION
 
 from tests.acceptance.orders import MODULE, wait_for_no_lease
 from tests.acceptance.record import (
@@ -23,8 +24,15 @@ from tests.acceptance.record import (
     timeouts_asked,
 )
 from tests.acceptance.scene import LONG, Scene
-from tests.support.versions import POLLS_BLOCK, REJECT_DELETES
 
+#: kombu 5.5 polls SQS with a blocking client on the worker's event loop. The loop learns of the
+#: end of a prefork task, and starts the next, only between two polls
+#: (github.com/celery/kombu/issues/2258).
+POLLS_BLOCK = VERSION[:2] < (5, 6)
+#: A message that is rejected without requeue is deleted if its queue has no dead-letter queue.
+#: Before, it stayed in flight until its visibility timeout ended (kombu 5.7, docs of the SQS
+#: transport).
+REJECT_DELETES = VERSION[:2] >= (5, 7)
 NewScene = Callable[..., Scene]
 
 

@@ -376,8 +376,8 @@ class Apart:
         return min(seconds, profile.terms.threshold / 10) if profile.is_calm else seconds
 
     def _excuse(self, lease: Lease, excuse: str, known_at: float) -> None:
-        """Note that a lease may run out, if its keeper can't have extended it by then."""
-        if lease.goal is not Goal.HOLD:
+        """Note that a lease may run out: its keeper can neither extend nor delete it by then."""
+        if lease.goal is Goal.RELEASE:
             return
         expires_at = lease.expires_at + self._worker.suspended
         if expires_at < known_at + self._world.profile.call_timeout:
