@@ -4,9 +4,8 @@ No public emulator shows lost leases or the 12-hour limit as AWS does. `Simulate
 in process on a fake clock, or over HTTP for real workers as a `SimulatedServer`
 (`python -m celery_sqs_heartbeat.testing.server`).
 
-It accepts what AWS accepts and refuses what AWS refuses, with AWS's error codes. This holds for
-names, attributes and their ranges, messages, batches and retention. docs/testing.md lists what is
-not modelled, and what happens instead.
+It accepts what AWS accepts and refuses what AWS refuses, with AWS's error codes. docs/testing.md
+lists what is not modelled, and what happens instead.
 """
 
 from celery_sqs_heartbeat.testing.clock import FakeClock

@@ -1,69 +1,77 @@
-"""The attributes of simulated queues, as the strings that SQS uses."""
+"""The attributes of simulated queues, as the strings that SQS uses.
+
+The ranges come from the SQS API reference, CreateQueue. The errors are AWS's answers to
+LocalStack's test suite, or from public reports.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from celery_sqs_heartbeat.testing import queue_errors
-from celery_sqs_heartbeat.testing.attribute_values import (
-    FIELDS,
-    FIFO_ONLY,
-    KEPT,
-    NUMBERS,
-    READERS,
-    SCOPES,
-)
-from celery_sqs_heartbeat.testing.options import DeadLetterQueue, QueueOptions
-from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.testing.redrive import read_redrive, show_redrive
+from celery_sqs_heartbeat.testing.errors import SqsError, invalid, unknown_attribute
+from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
+
+#: By name.
+Queues = Mapping[str, SimulatedQueue]
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
-#: The defaults of the attributes without effect (LocalStack's AWS snapshots, and the SQS API
-#: reference).
-_DEFAULTS = {
-    "FifoThroughputLimit": "perQueue",
-    "KmsDataKeyReusePeriodSeconds": "300",
-    "SqsManagedSseEnabled": "true",
+#: Whole numbers: the field of `QueueOptions`, the least and the most.
+_NUMBERS = {
+    "VisibilityTimeout": ("visibility_timeout", 0, 43_200),
+    "DelaySeconds": ("delay", 0, 900),
+    "MaximumMessageSize": ("largest_message", 1_024, 1_048_576),
+    "MessageRetentionPeriod": ("retention", 60, 1_209_600),
+    "ReceiveMessageWaitTimeSeconds": ("wait", 0, 20),
 }
+#: The field of `QueueOptions`, and the values for False and True.
+_CHOICES = {
+    "ContentBasedDeduplication": ("content_based_deduplication", ("false", "true")),
+    "DeduplicationScope": ("deduplicates_by_group", ("queue", "messageGroup")),
+}
+#: Accepted, kept and shown, without effect. An empty string unsets one.
+_ENCRYPTION = ("KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "SqsManagedSseEnabled")
+_KEPT = (*_ENCRYPTION, "FifoThroughputLimit", "Policy", "RedriveAllowPolicy")
+_FIFO_ONLY = (*_CHOICES, "FifoQueue", "FifoThroughputLimit")
 
 
-def arn(queue: DeadLetterQueue) -> str:
-    """Return a queue's ARN."""
-    return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue.name}"
+def arn(name: str) -> str:
+    """Return the ARN of a queue of that name."""
+    return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
 
 
-def get_attributes(queue: SimulatedQueue, now: float) -> dict[str, str]:
-    """Return a queue's attributes, without its timestamps."""
-    options = queue.options
+def show(options: QueueOptions, *, is_fifo: bool) -> dict[str, str]:
+    """Return the attributes that can be set."""
+    shown = {name: str(getattr(options, field)) for name, (field, _, _) in _NUMBERS.items()}
+    if is_fifo:
+        shown |= {"FifoQueue": "true", "FifoThroughputLimit": "perQueue"}
+        for name, (field, values) in _CHOICES.items():
+            shown[name] = values[getattr(options, field)]
+    if options.dead_letters is not None and options.max_receive_count is not None:
+        target, count = arn(options.dead_letters.name), options.max_receive_count
+        shown["RedrivePolicy"] = json.dumps(
+            {"deadLetterTargetArn": target, "maxReceiveCount": count}
+        )
+    return {**shown, **options.kept}
+
+
+def counts(queue: SimulatedQueue, now: float) -> dict[str, str]:
+    """Return how many messages a queue has, as attributes."""
     visible, in_flight = queue.visible(now), queue.in_flight(now)
-    delayed = sum(m.visible_at > now and not m.receive_count for m in queue.messages.values())
-    attributes = {
-        "QueueArn": arn(queue),
-        **{name: str(getattr(options, field)) for name, (field, _, _) in NUMBERS.items()},
+    return {
         "ApproximateNumberOfMessages": str(visible),
         "ApproximateNumberOfMessagesNotVisible": str(in_flight),
-        "ApproximateNumberOfMessagesDelayed": str(delayed),
-        **options.kept,
+        "ApproximateNumberOfMessagesDelayed": str(len(queue.messages) - visible - in_flight),
     }
-    if queue.is_fifo:
-        attributes["FifoQueue"] = "true"
-        attributes["ContentBasedDeduplication"] = str(options.content_based_deduplication).lower()
-        attributes["DeduplicationScope"] = SCOPES[options.deduplicates_by_group]
-        attributes.setdefault("FifoThroughputLimit", _DEFAULTS["FifoThroughputLimit"])
-    if options.dead_letters is not None and options.max_receive_count is not None:
-        attributes["RedrivePolicy"] = show_redrive(
-            arn(options.dead_letters), options.max_receive_count
-        )
-    return attributes
 
 
-def read_attributes(
-    given: Mapping[str, Any], queues: Mapping[str, SimulatedQueue], *, is_fifo: bool
-) -> dict[str, Any]:
-    """Return the values of attributes, by name.
+def change(
+    options: QueueOptions, given: Mapping[str, Any], queues: Queues, *, is_fifo: bool
+) -> QueueOptions:
+    """Return the options with other attributes.
 
     Args:
         queues: By name: the possible dead-letter queues.
@@ -72,59 +80,71 @@ def read_attributes(
     Raises:
         SqsError: SQS knows no such attribute, or does not accept its value.
     """
-    values: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    kept = dict(options.kept)
     for name, value in given.items():
-        if name in FIFO_ONLY and not is_fifo:
-            raise queue_errors.fifo_attribute(name)
+        text = str(value)
+        if name in _FIFO_ONLY and not is_fifo:
+            raise unknown_attribute(name)
         if name == "RedrivePolicy":
-            values[name] = read_redrive(str(value), queues, is_fifo=is_fifo)
-        elif name in READERS:
-            values[name] = READERS[name](name, str(value))
-        else:
-            raise queue_errors.unknown_attribute(name)
-    if values.get("KmsMasterKeyId") and values.get("SqsManagedSseEnabled") == "true":
-        raise queue_errors.two_encryptions()
-    return values
+            target, count = _read_redrive(text, queues, is_fifo=is_fifo)
+            fields |= {"dead_letters": target, "max_receive_count": count}
+        elif name in _NUMBERS:
+            field, low, high = _NUMBERS[name]
+            fields[field] = _read_number(name, text, low, high)
+        elif name in _CHOICES:
+            field, values = _CHOICES[name]
+            fields[field] = _read_choice(name, text, values)
+        elif name in _KEPT:
+            kept[name] = text
+        elif name != "FifoQueue":
+            raise unknown_attribute(name)
+        elif not _read_choice(name, text, ("false", "true")):
+            raise _wrong(name, "Modifying queue type is not supported")
+    return replace(options, kept={name: text for name, text in kept.items() if text}, **fields)
 
 
-def change(options: QueueOptions, values: Mapping[str, Any]) -> QueueOptions:
-    """Return the options with other attributes, as `read_attributes` returned them.
-
-    Raises:
-        SqsError: SQS does not accept the value together with the queue's other attributes.
-    """
-    kept = {**options.kept, **{name: value for name, value in values.items() if name in KEPT}}
-    # A queue has one of the two encryptions.
-    if values.get("KmsMasterKeyId"):
-        kept["SqsManagedSseEnabled"] = "false"
-    elif values.get("SqsManagedSseEnabled") == "true":
-        kept["KmsMasterKeyId"] = ""
-    fields = {FIELDS[name]: value for name, value in values.items() if name in FIELDS}
-    if "RedrivePolicy" in values:
-        fields["dead_letters"], fields["max_receive_count"] = values["RedrivePolicy"]
-    changed = replace(
-        options, kept={name: value for name, value in kept.items() if value}, **fields
-    )
-    if kept.get("FifoThroughputLimit") == "perMessageGroupId" and not changed.deduplicates_by_group:
-        text = (
-            "The perMessageGroupId value is allowed only when the value for DeduplicationScope is "
-            "messageGroup"
-        )
-        raise queue_errors.wrong_attribute("FifoThroughputLimit", text)
-    return changed
+def _wrong(name: str, reason: str = "") -> SqsError:
+    """A value that the attribute can't have (LocalStack's AWS snapshots)."""
+    text = f"Invalid value for the parameter {name}."
+    return SqsError("InvalidAttributeValue", f"{text} Reason: {reason}." if reason else text)
 
 
-def difference(options: QueueOptions, values: Mapping[str, Any]) -> str | None:
-    """Return the name of an attribute whose value differs from the queue's, or None."""
-    for name, value in values.items():
-        if name in FIELDS:
-            has = getattr(options, FIELDS[name])
-        elif name in KEPT:
-            has = options.kept.get(name, _DEFAULTS.get(name, ""))
-        elif name == "RedrivePolicy":
-            has = options.dead_letters, options.max_receive_count
-        else:
-            has = value
-        if has != value:
-            return name
-    return None
+def _read_choice(name: str, text: str, values: tuple[str, str]) -> bool:
+    lower = [value.lower() for value in values]
+    if text.lower() not in lower:
+        raise _wrong(name)
+    return text.lower() == lower[True]
+
+
+def _read_number(name: str, text: str, low: int, high: int) -> int:
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise _wrong(name, f"Must be between {low} and {high}")
+    return int(text)
+
+
+def _read_redrive(
+    policy: str, queues: Queues, *, is_fifo: bool
+) -> tuple[SimulatedQueue | None, int | None]:
+    """Return the dead-letter queue and the maxReceiveCount; an empty policy unsets both."""
+    if not policy:
+        return None, None
+    try:
+        read = json.loads(policy)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise _wrong("RedrivePolicy", "Redrive policy is not a valid JSON map")
+    # AWS also accepts the count as a string, and shows the number.
+    count = str(read.get("maxReceiveCount"))
+    if not count.isdecimal() or not 1 <= int(count) <= 1_000:
+        reason = f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to 1000 both"
+        raise invalid("RedrivePolicy", policy, f"{reason} inclusive")
+    wanted = read.get("deadLetterTargetArn")
+    target = next((each for each in queues.values() if arn(each.name) == wanted), None)
+    if target is None:
+        raise invalid("RedrivePolicy", policy, "Dead letter target does not exist")
+    if target.is_fifo is not is_fifo:
+        reason = "Dead-letter queue must be same type of queue as the source"
+        raise invalid("RedrivePolicy", policy, reason)
+    return target, int(count)

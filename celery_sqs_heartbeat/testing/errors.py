@@ -14,7 +14,7 @@ class SqsError(Exception):
         code: The error code of the query protocol, as boto3 shows it.
         status: The HTTP status if a whole call fails with it.
         sender_fault: Whether SQS blames the caller.
-        entry: Code and text as an item of `Failed`, if they differ.
+        entry: Code and text as an item of `Failed`.
     """
 
     def __init__(
@@ -23,10 +23,9 @@ class SqsError(Exception):
         text: str,
         status: int = 400,
         sender_fault: bool = True,
-        entry: tuple[str, str] | None = None,
     ) -> None:
         super().__init__(f"{code}: {text}")
-        self.entry = entry or (code.rsplit(".", 1)[-1], text)
+        self.entry = code.rsplit(".", 1)[-1], text
         self.code = code
         self.text = text
         self.status = status
@@ -34,37 +33,31 @@ class SqsError(Exception):
 
     def as_client_error(self, operation: str) -> ClientError:
         """Return the error that boto3 raises for it."""
-        return ClientError(
-            {
-                "Error": {"Code": self.code, "Message": self.text},
-                "ResponseMetadata": {"HTTPStatusCode": self.status},
-            },
-            operation,
-        )
+        error = {"Code": self.code, "Message": self.text}
+        status = {"HTTPStatusCode": self.status}
+        return ClientError({"Error": error, "ResponseMetadata": status}, operation)
 
     def as_entry(self, entry_id: str) -> dict[str, Any]:
         """Return it as an item of `Failed`."""
-        return {
-            "Id": entry_id,
-            "SenderFault": self.sender_fault,
-            "Code": self.entry[0],
-            "Message": self.entry[1],
-        }
+        code, text = self.entry
+        return {"Id": entry_id, "SenderFault": self.sender_fault, "Code": code, "Message": text}
 
 
-def invalid_handle(handle: str) -> SqsError:
-    """SQS never made such a handle (SQS API reference, ReceiptHandleIsInvalid)."""
-    text = f'The input receipt handle "{handle}" is not a valid receipt handle.'
-    return SqsError("ReceiptHandleIsInvalid", text, 404)
+def invalid(name: str, value: object, reason: str) -> SqsError:
+    """A parameter that SQS does not accept (SQS API reference, each parameter's description)."""
+    text = f"Value {value} for parameter {name} is invalid. Reason: {reason}."
+    return SqsError("InvalidParameterValue", text)
+
+
+def missing(name: str) -> SqsError:
+    """The request lacks a parameter (LocalStack's AWS snapshots)."""
+    return SqsError("MissingParameter", f"The request must contain the parameter {name}.")
 
 
 def not_available(handle: str) -> SqsError:
     """The message is deleted (LocalStack's AWS snapshots)."""
-    return SqsError(
-        "InvalidParameterValue",
-        f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message does not "
-        "exist or is not available for visibility timeout change.",
-    )
+    reason = "Message does not exist or is not available for visibility timeout change"
+    return invalid("ReceiptHandle", handle, reason)
 
 
 def handle_expired(handle: str) -> SqsError:
@@ -73,81 +66,31 @@ def handle_expired(handle: str) -> SqsError:
     Sources: LocalStack's AWS snapshots for a delete, github.com/RutledgePaulV/piped/issues/12
     for a change, github.com/smaskalik/sqsmover/issues/54 for a batch.
     """
-    return SqsError(
-        "InvalidParameterValue",
-        f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle "
-        "has expired.",
-        entry=("ReceiptHandleIsInvalid", "The receipt handle has expired"),
-    )
+    error = invalid("ReceiptHandle", handle, "The receipt handle has expired")
+    error.entry = ("ReceiptHandleIsInvalid", "The receipt handle has expired")
+    return error
 
 
-def beyond_limit(timeout: int) -> SqsError:
-    """The timeout would reach past 12 hours after the receive (SQS Developer Guide)."""
-    return SqsError(
-        "InvalidParameterValue",
-        f"Value {timeout} for parameter VisibilityTimeout is invalid. Reason: Total "
-        "VisibilityTimeout for the message is beyond the limit [43200 seconds].",
-    )
-
-
-def invalid(text: str) -> SqsError:
-    """A parameter that SQS does not accept."""
-    return SqsError("InvalidParameterValue", text)
-
-
-def out_of_range(name: str, value: object, text: str) -> SqsError:
-    """A number outside its range (SQS API reference, each parameter's description)."""
-    return invalid(f"Value {value} for parameter {name} is invalid. Reason: {text}.")
-
-
-def unsupported(text: str) -> SqsError:
-    """SQS API reference, UnsupportedOperation, of each action."""
-    return SqsError("AWS.SimpleQueueService.UnsupportedOperation", text)
-
-
-def not_modelled(operation: str) -> SqsError:
-    """An operation that SQS has, but the simulation does not model."""
-    return unsupported(f'{operation} is not modelled; see docs/testing.md, "Not modelled"')
-
-
-def no_deduplication() -> SqsError:
-    """A FIFO queue can't detect repetitions of the message (LocalStack's AWS snapshots)."""
-    return SqsError(
-        "InvalidParameterValue",
-        "The queue should either have ContentBasedDeduplication enabled or "
-        "MessageDeduplicationId provided explicitly",
-    )
-
-
-def missing(name: str) -> SqsError:
-    """The request lacks a parameter (LocalStack's AWS snapshots)."""
-    return SqsError("MissingParameter", f"The request must contain the parameter {name}.")
+def unknown_attribute(name: str) -> SqsError:
+    """A queue or message has no such attribute, or none to set (LocalStack's AWS snapshots)."""
+    return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
 
 
 def no_queue() -> SqsError:
     """SQS API reference, QueueDoesNotExist."""
-    return SqsError(
-        "AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist."
-    )
-
-
-def over_limit() -> SqsError:
-    """Too many messages in flight, on a short poll (SQS API reference, ReceiveMessage)."""
-    return SqsError("OverLimit", "The in-flight message limit is reached.", 403)
+    text = "The specified queue does not exist."
+    return SqsError("AWS.SimpleQueueService.NonExistentQueue", text)
 
 
 def denied(operation: str) -> SqsError:
     """No permission for the action (SQS Developer Guide, "Troubleshooting access denied")."""
-    return SqsError(
-        "AccessDenied",
-        f"User is not authorized to perform: sqs:{operation.removesuffix('Batch')}",
-        403,
-    )
+    action = operation.removesuffix("Batch")
+    return SqsError("AccessDenied", f"User is not authorized to perform: sqs:{action}", 403)
 
 
 def throttled() -> SqsError:
     """Too many calls (SQS API reference, RequestThrottled)."""
-    return SqsError("RequestThrottled", "Rate exceeded", 400, sender_fault=True)
+    return SqsError("RequestThrottled", "Rate exceeded")
 
 
 def internal(status: int = 500) -> SqsError:

@@ -1,11 +1,16 @@
-"""Faults of SQS and of the network, drawn from a seeded generator."""
+"""Faults of SQS and of the network, drawn from a seeded generator, and their form as JSON."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
+
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.testing import model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +40,6 @@ class Fault:
     failed_after: float = 0.0
     entry_failed: float = 0.0
     entry_throttled: float = 0.0
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Fault:
-        """Return the fault that a mapping describes.
-
-        Raises:
-            ValueError: A name is unknown, or a value is no rate or no time.
-        """
-        known = {each.name for each in fields(cls)}
-        for name, value in values.items():
-            if name not in known:
-                raise ValueError(f"fault {name!r} is not known; known are {sorted(known)}")
-            is_time = name in ("latency", "jitter")
-            if not isinstance(value, (int, float)) or not 0 <= value <= (3600 if is_time else 1):
-                limit = "seconds, 0 to 3600" if is_time else "a rate, 0 to 1"
-                raise ValueError(f"fault {name}={value!r} must be {limit}")
-        return cls(**values)
 
 
 @dataclass(kw_only=True)
@@ -86,5 +74,83 @@ class Faults:
         fault = self.of(operation)
         return fault.latency + (self.random.random() * fault.jitter if fault.jitter else 0.0)
 
+    def as_plain(self) -> dict[str, Any]:
+        """Return them in the form that `parse_faults` reads, without those that never happen."""
+        plain = {
+            operation: {name: value for name, value in asdict(fault).items() if value}
+            for operation, fault in self.by_operation.items()
+        }
+        return {"seed": self.seed, "by_operation": plain}
+
 
 _NONE = Fault()
+_SHAPE = '{"seed": 0, "by_operation": {"ReceiveMessage": {"latency": 0.1}}}'
+_LONGEST = {"latency": 3600, "jitter": 3600}
+_KNOWN = sorted(each.name for each in fields(Fault))
+
+
+class BadFaults(SqsHeartbeatError, ValueError):
+    """The text does not describe faults."""
+
+
+def parse_faults(text: str | bytes) -> Faults:
+    """Return the faults that a JSON text describes.
+
+    Raises:
+        BadFaults: It describes none. The error gives the reason.
+    """
+    try:
+        read = json.loads(text)
+    except ValueError as error:
+        raise BadFaults(f"the faults are not JSON: {error}") from None
+    if isinstance(read, dict) and set(read) <= {"seed", "by_operation"}:
+        seed, by_operation = read.get("seed", 0), read.get("by_operation", {})
+        if isinstance(seed, int) and isinstance(by_operation, dict):
+            parsed = {name: _parse_one(name, rates) for name, rates in by_operation.items()}
+            return Faults(seed=seed, by_operation=parsed)
+    raise BadFaults(f"the faults must look like {_SHAPE}, not {read!r}")
+
+
+def _parse_one(operation: str, rates: Any) -> Fault:
+    if operation != "*" and operation not in model.operations():
+        known = ", ".join(model.operations())
+        raise BadFaults(f"operation {operation!r} is not known; known are '*' and {known}")
+    if not isinstance(rates, Mapping):
+        raise BadFaults(f"{operation}: {rates!r} must map names of faults to numbers")
+    for name, value in rates.items():
+        if name not in _KNOWN:
+            raise BadFaults(f"{operation}: fault {name!r} is not known; known are {_KNOWN}")
+        most = _LONGEST.get(name, 1)
+        if not isinstance(value, (int, float)) or not 0 <= value <= most:
+            kind = "a rate, 0 to 1" if most == 1 else f"seconds, 0 to {most}"
+            raise BadFaults(f"{operation}: fault {name}={value!r} must be {kind}")
+    return Fault(**rates)
+
+
+class FaultsFile:
+    """A file of faults that is read again whenever it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: bytes | str | None = None
+
+    def read(self) -> Faults | None:
+        """Return the faults, or None if the file has not changed since the last call.
+
+        Raises:
+            BadFaults: It can't be read, or describes no faults. Raised once per change.
+        """
+        content: bytes | str
+        try:
+            content = self._path.read_bytes()
+        except OSError as error:
+            content = f"the faults can't be read: {error}"
+        if content == self._seen:
+            return None
+        self._seen = content
+        if isinstance(content, str):
+            raise BadFaults(content)
+        try:
+            return parse_faults(content)
+        except BadFaults as error:
+            raise BadFaults(f"{self._path}: {error}") from None

@@ -10,21 +10,69 @@ The sources of each behaviour:
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 
 from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.testing import errors
-from celery_sqs_heartbeat.testing.deduplication import Deduplication, id_by_content
-from celery_sqs_heartbeat.testing.delivery import available_of_fifo, available_of_standard
-from celery_sqs_heartbeat.testing.handles import Handles
-from celery_sqs_heartbeat.testing.message import SimulatedMessage
-from celery_sqs_heartbeat.testing.options import QueueOptions
-from celery_sqs_heartbeat.testing.sequence import SequenceNumbers
+from celery_sqs_heartbeat.testing.errors import SqsError
+from celery_sqs_heartbeat.testing.message import LARGEST, SimulatedMessage
 
-__all__ = ["QueueOptions", "SimulatedQueue"]
+#: The most messages in flight for one queue (G "Amazon SQS message quotas").
+IN_FLIGHT_LIMIT = 120_000
+#: How many messages a FIFO queue looks through for groups that are available (G "Avoid large
+#: message backlogs with the same message group ID").
+SCANNED_MESSAGES = 120_000
+#: For how long a FIFO queue drops messages with an equal deduplication id, in seconds (G "FIFO
+#: queue deduplication").
+DEDUPLICATION_SECONDS = 300.0
+#: In public records of six accounts from 2020 and 2021, AWS's sequence numbers were all this, plus
+#: 256,000 for each millisecond of `SentTimestamp`, plus a little. So they have 20 digits, and don't
+#: fit into 64 bits. The API reference only says that their length is "128 bits".
+FIRST_NUMBER, NUMBERS_A_SECOND, NUMBER_STEP = 2**64, 256_000_000, 256
+
+
+@dataclass(kw_only=True)
+class QueueOptions:
+    """A queue's attributes, and behaviour that is random at AWS. Times in seconds.
+
+    Attributes:
+        delay: For how long each message is hidden after it was sent.
+        largest_message: In bytes.
+        retention: A message is deleted after this time, in flight or not.
+        wait: For how long a receive waits if it does not set a time.
+        kept: Further attributes, which have no effect.
+        max_receive_count: After so many receives SQS moves a message to `dead_letters`.
+        scanned_messages: How many of a FIFO queue's messages SQS looks through for available
+            groups. Messages that were sent later wait, whatever their group (G).
+        late_extension: Whether an expired handle can still hide its message if no one has
+            received the message again. AWS answered 200 and changed nothing (L). Its guide
+            does not promise that, so both are worth a test.
+        content_based_deduplication: Whether a FIFO queue accepts messages without a
+            deduplication id, and detects repetitions by their body.
+        deduplicates_by_group: Whether another group may use the same deduplication id.
+        duplicate_rate: How often a receive returns a message that is in flight, because standard
+            queues deliver "at least once" (G).
+    """
+
+    visibility_timeout: int = 30
+    delay: int = 0
+    largest_message: int = LARGEST
+    retention: int = 345_600
+    wait: int = 0
+    kept: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_receive_count: int | None = None
+    dead_letters: SimulatedQueue | None = None
+    in_flight_limit: int = IN_FLIGHT_LIMIT
+    scanned_messages: int = SCANNED_MESSAGES
+    late_extension: bool = False
+    content_based_deduplication: bool = False
+    deduplicates_by_group: bool = False
+    duplicate_rate: float = 0.0
 
 
 class SimulatedQueue:
@@ -41,20 +89,20 @@ class SimulatedQueue:
         url: str,
         options: QueueOptions,
         generator: random.Random,
-        on_delete: Callable[[SimulatedMessage], None] = lambda message: None,
+        on_delete: Callable[[SimulatedMessage], None],
     ) -> None:
         self.url = url
         self.name = url.rsplit("/", 1)[-1]
         self.is_fifo = url.endswith(".fifo")
         self.options = options
         self.created_at = self.modified_at = 0.0
-        self.purged_at = -math.inf
         self.messages: dict[str, SimulatedMessage] = {}
         self._random = generator
         self._on_delete = on_delete
-        self._handles = Handles(generator, is_fifo=self.is_fifo)
-        self._deduplication = Deduplication()
-        self._sequence = SequenceNumbers()
+        # Those of deleted messages, too.
+        self._by_handle: dict[str, SimulatedMessage] = {}
+        self._by_deduplication: dict[tuple[str | None, str], SimulatedMessage] = {}
+        self._last_number = 0
         # No message is older, so `expire` does not have to look at each of them.
         self._oldest = math.inf
 
@@ -68,36 +116,39 @@ class SimulatedQueue:
         """
         if self.is_fifo:
             if deduplication_id is None and self.options.content_based_deduplication:
-                deduplication_id = id_by_content(message)
+                deduplication_id = hashlib.sha256(message.body.encode()).hexdigest()
             if deduplication_id is None:
-                raise errors.no_deduplication()
-            by_group = self.options.deduplicates_by_group
-            first = self._deduplication.first(message, deduplication_id, now, by_group=by_group)
-            if first is not message:
+                text = "The queue should either have ContentBasedDeduplication enabled or "
+                text += "MessageDeduplicationId provided explicitly"
+                raise SqsError("InvalidParameterValue", text)
+            key = message.group_id if self.options.deduplicates_by_group else None, deduplication_id
+            first = self._by_deduplication.get(key)
+            if first is not None and now < first.sent_at + DEDUPLICATION_SECONDS:
                 return first
+            self._by_deduplication[key] = message
         message.deduplication_id = deduplication_id
         self.add(message, now)
         return message
 
     def add(self, message: SimulatedMessage, now: float) -> None:
-        """Add a message behind the others, for the rest of its retention."""
+        """Add a message behind the others."""
         if self.is_fifo:
-            message.sequence_number = self._sequence.next(now)
+            by_time = FIRST_NUMBER + int(now * NUMBERS_A_SECOND)
+            self._last_number = max(self._last_number + NUMBER_STEP, by_time)
+            message.sequence_number = self._last_number
         self.messages[message.message_id] = message
-        self._oldest = min(self._oldest, message.retained_from)
+        self._oldest = min(self._oldest, message.sent_at)
 
     def expire(self, now: float) -> None:
         """Delete the messages whose retention has ended, even those in flight (G)."""
-        if now < self._oldest + self.options.retention:
+        oldest = now - self.options.retention
+        if self._oldest > oldest:
             return
-        kept = math.inf
         for message in list(self.messages.values()):
-            if now >= message.retained_from + self.options.retention:
+            if message.sent_at <= oldest:
                 message.is_deleted = True
                 del self.messages[message.message_id]
-            else:
-                kept = min(kept, message.retained_from)
-        self._oldest = kept
+        self._oldest = min((each.sent_at for each in self.messages.values()), default=math.inf)
 
     def receive(
         self, now: float, *, count: int, timeout: int | None = None, is_long_poll: bool = False
@@ -110,19 +161,23 @@ class SimulatedQueue:
         """
         self.expire(now)
         hidden_for = self.options.visibility_timeout if timeout is None else timeout
-        room = self.options.in_flight_limit - self.in_flight(now)
+        room = limit = self.options.in_flight_limit
+        if len(self.messages) >= limit:
+            room -= self.in_flight(now)
         if room <= 0:
             if is_long_poll or self.is_fifo:
                 return []
-            raise errors.over_limit()
+            raise SqsError("OverLimit", "The in-flight message limit is reached.", 403)
         received: list[SimulatedMessage] = []
-        for message in list(self._available(now)):
+        for message in list(self.available(now)):
             if len(received) == min(count, room):
                 break
             if not self._bury(message, now):
                 received.append(message)
         for message in received:
-            message.receive(self._handles.new(message), now, hidden_for)
+            handle = f"AQEB{self._random.getrandbits(128):032x}"
+            self._by_handle[handle] = message
+            message.receive(handle, now, hidden_for)
         return received
 
     def change_visibility(self, handle: str, timeout: int, now: float) -> None:
@@ -131,20 +186,20 @@ class SimulatedQueue:
         Raises:
             SqsError: See the checks below.
         """
-        self.expire(now)
-        message = self._handles.find(handle)
+        message = self._find(handle, now)
         if not 0 <= timeout <= SQS.longest_timeout:
-            raise errors.out_of_range("VisibilityTimeout", timeout, "Must be between 0 and 43200")
+            raise errors.invalid("VisibilityTimeout", timeout, "Must be between 0 and 43200")
         if message.is_deleted:
             raise errors.not_available(handle)
-        self._handles.check_use(handle, message, now)
+        self._check_use(handle, message, now)
         if now >= message.visible_at and not self.options.late_extension:
             # On a standard queue: answered with success, and nothing changes (L).
             return
         # On a standard queue a stale handle still changes the message, and so breaks the lease of
         # anyone who has received it since (L).
         if now + timeout > message.received_at + SQS.longest_hold:
-            raise errors.beyond_limit(timeout)
+            limit = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]"
+            raise errors.invalid("VisibilityTimeout", timeout, limit)
         message.visible_at = now + timeout
 
     def delete(self, handle: str, now: float) -> None:
@@ -156,11 +211,10 @@ class SimulatedQueue:
         Raises:
             SqsError: No such handle was ever made, or a FIFO queue refuses it.
         """
-        self.expire(now)
-        message = self._handles.find(handle)
+        message = self._find(handle, now)
         if message.is_deleted:
             return
-        self._handles.check_use(handle, message, now)
+        self._check_use(handle, message, now)
         if handle == message.handle:
             message.is_deleted = True
             del self.messages[message.message_id]
@@ -182,16 +236,44 @@ class SimulatedQueue:
         self.expire(now)
         return sum(message.visible_at <= now for message in self.messages.values())
 
-    def _available(self, now: float) -> Iterable[SimulatedMessage]:
-        messages = self.messages.values()
-        if self.is_fifo:
-            return available_of_fifo(messages, now, scanned=self.options.scanned_messages)
-        return available_of_standard(
-            messages,
-            now,
-            duplicate_rate=self.options.duplicate_rate,
-            generator=self._random,
-        )
+    def available(self, now: float) -> Iterator[SimulatedMessage]:
+        """Return the messages that a receive may bring, in its order.
+
+        On a standard queue: those that are visible, and at random some that are in flight. On a
+        FIFO queue: the visible messages that no other message of their group blocks.
+        They come group by group: a receive takes from one group first (G "FIFO delivery logic").
+        The groups come in the order in which their first messages were sent or became
+        visible again. So a released group comes after those that waited meanwhile (LocalStack's
+        tests of FIFO groups, with answers recorded from AWS).
+        """
+        rate = self.options.duplicate_rate
+        if not self.is_fifo:
+            for message in self.messages.values():
+                if message.visible_at <= now or (
+                    message.receive_count and rate and self._random.random() < rate
+                ):
+                    yield message
+            return
+        groups: dict[str | None, list[SimulatedMessage]] = {}
+        for message in islice(self.messages.values(), self.options.scanned_messages):
+            groups.setdefault(message.group_id, []).append(message)
+        for group in sorted(groups.values(), key=lambda group: group[0].visible_at):
+            # Behind one in flight or delayed, later messages of its group wait, and earlier ones do
+            # not (LocalStack's test_fifo_group_visibility_extends_...).
+            yield from takewhile(lambda message: message.visible_at <= now, group)
+
+    def _find(self, handle: str, now: float) -> SimulatedMessage:
+        self.expire(now)
+        message = self._by_handle.get(handle)
+        if message is None:
+            text = f'The input receipt handle "{handle}" is not a valid receipt handle.'
+            raise SqsError("ReceiptHandleIsInvalid", text, 404)
+        return message
+
+    def _check_use(self, handle: str, message: SimulatedMessage, now: float) -> None:
+        """On a FIFO queue, refuse a handle that is not its message's last, or has expired (L)."""
+        if self.is_fifo and (handle != message.handle or now >= message.visible_at):
+            raise errors.handle_expired(handle)
 
     def _bury(self, message: SimulatedMessage, now: float) -> bool:
         """Move a message that was received too often to the dead-letter queue (G)."""
@@ -203,9 +285,7 @@ class SimulatedQueue:
         del self.messages[message.message_id]
         buried = replace(message, visible_at=now, handle="")
         if self.is_fifo:
-            # Only a FIFO queue restarts the retention (G "Dead-letter queues"), and ensures that
-            # its dead letters don't repeat each other (G "Dead-letter queue redrive").
-            buried.kept_since = now
+            # So dead letters don't repeat each other (G "Dead-letter queue redrive").
             buried.deduplication_id = message.message_id
         options.dead_letters.add(buried, now)
         # Its handles belong to this queue and mean nothing in the other.

@@ -3,86 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 import threading
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.common.exits import Command, Refusal
-from celery_sqs_heartbeat.leases.service import SQS
-from celery_sqs_heartbeat.testing.errors import SqsError
-from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
-from celery_sqs_heartbeat.testing.names import check_name
+from celery_sqs_heartbeat.testing.attributes import arn
+from celery_sqs_heartbeat.testing.faults import FaultsFile
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
+from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
 
 #: How often the file of faults is checked, in seconds.
 _LOOK_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class QueueArgument:
-    """A queue to create at the start: `NAME[:VT[:maxReceiveCount]]`."""
-
-    name: str
-    visibility_timeout: int = 30
-    max_receive_count: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> QueueArgument:
-        """Return the queue that an argument describes.
-
-        Raises:
-            click.BadParameter: The argument is invalid.
-        """
-        name, *numbers = text.split(":")
-        if not name or len(numbers) > 2 or not all(each.isdecimal() for each in numbers):
-            raise click.BadParameter(
-                f"{text!r} must be NAME[:VT[:maxReceiveCount]], such as work:30:5"
-            )
-        parsed = cls(name, *map(int, numbers))
-        try:
-            check_name(name, is_fifo=name.endswith(".fifo"))
-        except SqsError as error:
-            raise click.BadParameter(f"{name!r}: {error.text}") from None
-        if parsed.visibility_timeout > SQS.longest_timeout or parsed.max_receive_count == 0:
-            raise click.BadParameter(
-                f"{text!r}: VT must be 0 to {SQS.longest_timeout}, maxReceiveCount at least 1"
-            )
-        return parsed
-
-    def create(self, client: Any) -> None:
-        """Create the queue, with a dead-letter queue if it has a maxReceiveCount.
-
-        Raises:
-            ClientError: The dead-letter queue's name is too long, or the queue exists already
-                with other attributes.
-        """
-        suffix = ".fifo" if self.name.endswith(".fifo") else ""
-        attributes = {"VisibilityTimeout": str(self.visibility_timeout)}
-        kind = {"FifoQueue": "true", "ContentBasedDeduplication": "true"} if suffix else {}
-        if self.max_receive_count is not None:
-            dead = f"{self.name.removesuffix(suffix)}-dead{suffix}"
-            url = client.create_queue(QueueName=dead, Attributes=kind)["QueueUrl"]
-            told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-            attributes["RedrivePolicy"] = json.dumps(
-                {
-                    "deadLetterTargetArn": told["Attributes"]["QueueArn"],
-                    "maxReceiveCount": self.max_receive_count,
-                }
-            )
-        client.create_queue(QueueName=self.name, Attributes={**attributes, **kind})
-
-
-def _queues(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> list[QueueArgument]:
-    del context, parameter
-    return [QueueArgument.parse(text) for text in texts]
+_QUEUE = re.compile(r"([^:]+)(?::([0-9]+)(?::([0-9]+))?)?")
 
 
 @click.command(cls=Command)
@@ -111,13 +49,12 @@ def _queues(
     "--queue",
     "queues",
     multiple=True,
-    callback=_queues,
     metavar="NAME[:VT[:maxReceiveCount]]",
     help="A queue to begin with; with a maxReceiveCount it gets a dead-letter queue: NAME-dead, or "
     "NAME-dead.fifo for NAME.fifo.",
 )
 def main(
-    host: str, port: int, seed: int | None, faults_file: Path | None, queues: list[QueueArgument]
+    host: str, port: int, seed: int | None, faults_file: Path | None, queues: tuple[str, ...]
 ) -> None:
     """Serve a simulated SQS until SIGTERM or SIGINT.
 
@@ -133,10 +70,7 @@ def main(
     except OSError as error:
         raise Refusal(f"--host {host} --port {port}: {error}") from None
     for queue in queues:
-        try:
-            queue.create(server.sqs)
-        except ClientError as error:
-            raise Refusal(f"--queue {queue.name}: {error.response['Error']['Message']}") from None
+        _create_queue(server.sqs, queue)
     if faults is not None:
         # Only now: the faults must not affect the creation of the queues.
         server.faults = faults
@@ -148,6 +82,28 @@ def main(
         while not asked_to_end.wait(_LOOK_SECONDS if file else None):
             if file:
                 _read_again(file, server)
+
+
+def _create_queue(sqs: SimulatedSqs, described: str) -> None:
+    """Create a queue, with a dead-letter queue if it has a maxReceiveCount."""
+    parts = _QUEUE.fullmatch(described)
+    if parts is None:
+        form = "NAME[:VT[:maxReceiveCount]], such as work:30:5"
+        raise click.BadParameter(f"{described!r} must be {form}", param_hint="--queue")
+    name, timeout, count = parts.groups()
+    suffix = ".fifo" if name.endswith(".fifo") else ""
+    kind = {"FifoQueue": "true", "ContentBasedDeduplication": "true"} if suffix else {}
+    attributes = {"VisibilityTimeout": timeout or "30", **kind}
+    try:
+        if count is not None:
+            dead = f"{name.removesuffix(suffix)}-dead{suffix}"
+            sqs.create_queue(QueueName=dead, Attributes=kind)
+            policy = {"deadLetterTargetArn": arn(dead), "maxReceiveCount": count}
+            attributes["RedrivePolicy"] = json.dumps(policy)
+        sqs.create_queue(QueueName=name, Attributes=attributes)
+    except ClientError as error:
+        reason = error.response["Error"]["Message"]
+        raise Refusal(f"--queue {described}: {reason}") from None
 
 
 def _read_again(file: FaultsFile, server: SimulatedServer) -> None:

@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
-from celery_sqs_heartbeat.testing.options import QueueOptions
+from celery_sqs_heartbeat.testing.queue import QueueOptions
 from tests.model.linked import Elsewhere, Linked
 
 TIMEOUT = 30

@@ -59,7 +59,7 @@ class Waiting:
         if not queue.is_fifo:
             return queue.visible(now) > 0
         # The first of each group that has none in flight.
-        return any(True for _ in queue._available(now))
+        return any(True for _ in queue.available(now))
 
     def _longest(self, worker: SimulatedWorker) -> float:
         """Return how long that may last, in seconds."""

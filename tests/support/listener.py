@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAliveHandler
+from celery_sqs_heartbeat.testing.httpd import ConnectionServer, KeepAliveHandler
 from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered
 from tests.support.upstream import Upstream, end_to_end
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -15,9 +14,6 @@ from tests.support.waiting import wait_until
 #: How many polls of a second a message may take to come. LocalStack is up to 1 s late, and a busy
 #: machine later. On a server that is known to hide it, a test takes all of them.
 POLLS = 20
-#: For long polls that must end early: the longest, and when the latest of them has ended.
-LONGEST_POLL = 20
-EARLY = 15.0
 #: For how long a busy machine may stall between two calls, in seconds, without changing the
 #: result.
 STANDSTILL = 10
@@ -25,39 +21,23 @@ STANDSTILL = 10
 ROUNDING = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An error of SQS: its codes by their last dotted segment, and its text."""
-
-    codes: frozenset[str]
-    text: str
-
-
-def refusal(call: Callable[..., Any], *args: Any, **request: Any) -> Refusal:
-    """Return how a call is refused. Raise an AssertionError if it is not."""
+def refusal(call: Callable[..., Any], *args: Any, **request: Any) -> str:
+    """Return how a call is refused: the codes of the error and its text."""
     try:
         call(*args, **request)
-    except ClientError as error:
-        told = error.response["Error"]
-        codes = (told.get("Code", ""), told.get("QueryErrorCode", ""))
-        return Refusal(
-            frozenset(code.rsplit(".", 1)[-1] for code in codes), told.get("Message", "")
-        )
+    except ClientError as refused:
+        error = refused.response["Error"]
+        return f"{error.get('Code')} {error.get('QueryErrorCode')} {error.get('Message')}"
     raise AssertionError("it was not refused")
 
 
 class Queue:
     """One queue. Messages are as boto3 returns them."""
 
-    dead_letters: Queue
-
-    def __init__(self, client: Any, url: str) -> None:
+    def __init__(self, client: Any, url: str, dead_letters: Any) -> None:
         self.client = client
         self.url = url
-
-    @property
-    def arn(self) -> str:
-        return str(self.attribute("QueueArn"))
+        self.dead_letters = dead_letters
 
     def attribute(self, name: str) -> str:
         answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=[name])
@@ -109,27 +89,24 @@ class Queue:
     def delete(self, handle: str) -> None:
         self.client.delete_message(QueueUrl=self.url, ReceiptHandle=handle)
 
-    def extend_batch(self, *entries: tuple[str, str, int]) -> dict[str, Any]:
-        """Extend by id, handle and timeout; return the answer."""
-        return dict(
-            self.client.change_message_visibility_batch(
-                QueueUrl=self.url,
-                Entries=[
-                    {"Id": entry_id, "ReceiptHandle": handle, "VisibilityTimeout": timeout}
-                    for entry_id, handle, timeout in entries
-                ],
-            )
+    def extend_batch(self, *entries: tuple[str, str], timeout: int = 5) -> str:
+        """Extend by id and handle; return the ids that succeeded and those that failed."""
+        return self._batch(
+            self.client.change_message_visibility_batch, entries, VisibilityTimeout=timeout
         )
 
-    def delete_batch(self, *entries: tuple[str, str]) -> dict[str, Any]:
-        """Delete by id and handle; return the answer."""
-        return dict(
-            self.client.delete_message_batch(
-                QueueUrl=self.url,
-                Entries=[{"Id": entry_id, "ReceiptHandle": handle} for entry_id, handle in entries],
-            )
+    def delete_batch(self, *entries: tuple[str, str]) -> str:
+        """Delete by id and handle; return the ids that succeeded and those that failed."""
+        return self._batch(self.client.delete_message_batch, entries)
+
+    def _batch(self, call: Callable[..., Any], entries: Any, **options: Any) -> str:
+        answer = call(
+            QueueUrl=self.url,
+            Entries=[{"Id": each, "ReceiptHandle": handle, **options} for each, handle in entries],
         )
+        ids = [[e["Id"] for e in answer.get(kind, [])] for kind in ("Successful", "Failed")]
+        return f"{' '.join(ids[0])} | {' '.join(ids[1])}"
 
 
-def bodies(messages: list[dict[str, Any]]) -> list[str]:
-    return [message["Body"] for message in messages]
+def bodies(messages: list[dict[str, Any]]) -> str:
+    return " ".join(message["Body"] for message in messages)

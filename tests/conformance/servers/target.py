@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import boto3
 
@@ -24,14 +24,8 @@ from tests.support.servers import MinistackServer, MotoServer
 AWS_PREFIX = "SQS_CONFORMANCE_AWS_PREFIX"
 
 
-class Startable(Protocol):
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def client(self, **config: Any) -> Any: ...
-
-
 class Aws:
-    """The real one: nothing to start, but queues to delete."""
+    """The real one: nothing to start or stop, but queues to delete."""
 
     def start(self) -> None:
         pass
@@ -52,12 +46,7 @@ class Target:
     """
 
     def __init__(
-        self,
-        name: str,
-        version: str,
-        make: Callable[[Path], Startable],
-        *,
-        prefix: str = "conformance-",
+        self, name: str, version: str, make: Callable[[Path], Any], prefix: str = "conformance-"
     ) -> None:
         self.name = name
         self.version = version
@@ -65,28 +54,20 @@ class Target:
         self._prefix = prefix
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self._server: Startable | None = None
+        self._server: Any = None
         self._fault: Exception | None = None
         self._queues: list[Queue] = []
 
-    def queue(
-        self, *, vt: int = 600, dead_letters_after: int | None = None, **attributes: str
-    ) -> Queue:
+    def queue(self, *, vt: int = 600, dead_letters_after: int | None = None) -> Queue:
         """Make a standard queue; its dead-letter queue is at `dead_letters`."""
-        return self._with_dead_letters(
-            "", {**attributes, "VisibilityTimeout": str(vt)}, dead_letters_after
-        )
+        return self._create("", {}, vt, dead_letters_after)
 
     def fifo(
         self, *, vt: int = 600, content_based: bool = False, dead_letters_after: int | None = None
     ) -> Queue:
         """Make a FIFO queue; its dead-letter queue is at `dead_letters`."""
-        attributes = {
-            "FifoQueue": "true",
-            "VisibilityTimeout": str(vt),
-            "ContentBasedDeduplication": str(content_based).lower(),
-        }
-        return self._with_dead_letters(".fifo", attributes, dead_letters_after)
+        kind = {"FifoQueue": "true", "ContentBasedDeduplication": str(content_based).lower()}
+        return self._create(".fifo", kind, vt, dead_letters_after)
 
     def stop(self) -> None:
         """Delete the queues and end the server."""
@@ -97,29 +78,19 @@ class Target:
             self._server.stop()
         self._folder.cleanup()
 
-    def __repr__(self) -> str:
-        return self.name
-
-    def _with_dead_letters(
-        self, suffix: str, attributes: dict[str, str], after: int | None
-    ) -> Queue:
-        if after is None:
-            return self._create(suffix, attributes)
-        dead_letters = self._create(suffix, {"FifoQueue": "true"} if suffix else {})
-        policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": after}
-        queue = self._create(suffix, {**attributes, "RedrivePolicy": json.dumps(policy)})
-        queue.dead_letters = dead_letters
-        return queue
-
-    def _create(self, suffix: str, attributes: dict[str, str]) -> Queue:
+    def _create(self, suffix: str, kind: dict[str, str], vt: int, most: int | None) -> Queue:
+        attributes = {**kind, "VisibilityTimeout": str(vt)}
+        dead_letters = None if most is None else self._create(suffix, kind, 30, None)
+        if dead_letters is not None:
+            policy = {"deadLetterTargetArn": dead_letters.attribute("QueueArn")}
+            attributes["RedrivePolicy"] = json.dumps({**policy, "maxReceiveCount": most})
         client = self._start().client(retries={"total_max_attempts": 2})
         name = f"{self._prefix}{uuid.uuid4().hex[:12]}{suffix}"
         created = client.create_queue(QueueName=name, Attributes=attributes)
-        queue = Queue(client, created["QueueUrl"])
-        self._queues.append(queue)
-        return queue
+        self._queues.append(Queue(client, created["QueueUrl"], dead_letters))
+        return self._queues[-1]
 
-    def _start(self) -> Startable:
+    def _start(self) -> Any:
         with self._lock:
             if self._fault is not None:
                 raise self._fault
@@ -140,12 +111,10 @@ def targets() -> list[Target]:
     found = [
         Target("simulated", version("celery-sqs-heartbeat"), lambda folder: SimulatedServer()),
         Target("moto", version("moto"), lambda folder: MotoServer()),
-        Target(
-            "ministack", version("ministack"), lambda folder: MinistackServer(folder / "log.txt")
-        ),
+        Target("ministack", version("ministack"), lambda folder: MinistackServer(folder / "log")),
         Target("localstack", localstack.VERSION, localstack.LocalStackServer),
     ]
     prefix = os.environ.get(AWS_PREFIX)
     if prefix and boto3.Session().get_credentials() is not None:
-        found.append(Target("aws", "today", lambda folder: Aws(), prefix=prefix))
+        found.append(Target("aws", "today", lambda folder: Aws(), prefix))
     return found

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.servers import test_standard
 from tests.conformance.servers.differences import KNOWN
 from tests.conformance.servers.localstack import VERSION, LocalStackServer
+from tests.conformance.servers.target import AWS_PREFIX, targets
 from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands
 from tests.support.servers import MotoServer, SqsServer
@@ -63,9 +65,22 @@ def _has_dead_letters(address: str) -> bool:
 def test_localstack_differs_as_the_page_says() -> None:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     assert f"LocalStack {VERSION.rpartition('.')[0]} differs from AWS" in text
-    for name in (
-        "test_no_change_reaches_past_12_hours_after_the_receive",
-        "test_a_delete_by_a_stale_handle_deletes_nothing",
+    for behaviour in (
+        test_standard.test_no_change_reaches_past_12_hours_after_the_receive,
+        test_standard.test_a_delete_by_a_stale_handle_deletes_nothing,
     ):
-        assert "localstack" in KNOWN[name]
-        assert "simulated" not in KNOWN[name]
+        assert "localstack" in KNOWN[behaviour.__name__]
+
+
+@pytest.mark.parametrize("prefix", ["", "mine-"])
+def test_aws_is_compared_only_if_a_prefix_and_credentials_are_given(
+    monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv(AWS_PREFIX, prefix)
+    found = targets()
+    for target in found:
+        target.stop()
+    names = ["simulated", "moto", "ministack", "localstack"]
+    assert [target.name for target in found] == names + ["aws"] * bool(prefix)

@@ -1,0 +1,342 @@
+"""The simulated SQS over HTTP: faults, long polls, its clock, and calls that it refuses."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from celery_sqs_heartbeat.testing import Fault, Faults, SimulatedServer, serving
+from tests.support.waiting import PATIENCE, wait_until
+from tests.unit.simulating import create
+
+HOUR = 3600
+
+
+@pytest.fixture
+def server() -> Iterator[SimulatedServer]:
+    with SimulatedServer() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: SimulatedServer) -> Any:
+    """A client that tries once."""
+    return server.client(retries={"total_max_attempts": 1})
+
+
+@pytest.fixture
+def lease(client: Any) -> dict[str, str]:
+    """The queue's URL and the handle of a message in flight."""
+    url = create(client)
+    client.send_message(QueueUrl=url, MessageBody="a")
+    (message,) = client.receive_message(QueueUrl=url)["Messages"]
+    return {"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]}
+
+
+def ask(
+    server: SimulatedServer, request: str, body: Any = b"", target: str = ""
+) -> tuple[int, Any]:
+    """Return the status and the JSON of an answer."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
+    try:
+        connection.request(*request.split(), content, {"x-amz-target": target})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "status", "is_done"),
+    [
+        ("throttled", "RequestThrottled", 400, False),
+        ("denied", "AccessDenied", 403, False),
+        ("failed", "InternalError", 500, False),
+        ("failed_after", "InternalError", 500, True),
+        ("lost_request", None, None, False),
+        ("lost_answer", None, None, True),
+    ],
+)
+def test_a_call_meets_its_fault(
+    server: SimulatedServer,
+    client: Any,
+    lease: dict[str, str],
+    fault: str,
+    code: str | None,
+    status: int | None,
+    is_done: bool,
+) -> None:
+    server.faults = Faults(by_operation={"DeleteMessage": Fault(**{fault: 1.0})})
+    with pytest.raises((ClientError, ConnectionClosedError)) as failed:
+        client.delete_message(**lease)
+    if code is not None:
+        response = failed.value.response
+        assert response["Error"]["Code"] == code
+        assert response["ResponseMetadata"]["HTTPStatusCode"] == status
+    assert bool(server.sqs.queue("work").messages) is not is_done
+    assert server.calls()["DeleteMessage"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "is_senders"),
+    [("entry_failed", "InternalError", False), ("entry_throttled", "RequestThrottled", True)],
+)
+def test_the_same_seed_fails_the_same_entries_of_a_batch(
+    server: SimulatedServer,
+    client: Any,
+    lease: dict[str, str],
+    fault: str,
+    code: str,
+    is_senders: bool,
+) -> None:
+    entries = [{"Id": str(n), "ReceiptHandle": lease["ReceiptHandle"]} for n in range(10)]
+    answers = []
+    for _ in range(2):
+        server.faults = Faults(seed=1, by_operation={"DeleteMessage": Fault(**{fault: 0.5})})
+        answer = client.delete_message_batch(QueueUrl=lease["QueueUrl"], Entries=entries)
+        answers.append((answer["Successful"], answer["Failed"]))
+    assert answers[0] == answers[1]
+    failed = {(entry["Code"], entry["SenderFault"]) for entry in answers[0][1]}
+    assert failed == {(code, is_senders)}
+
+
+def test_calls_travel_side_by_side(
+    server: SimulatedServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over, travelled = threading.Event(), list[float]()
+
+    def travel(seconds: float) -> None:
+        if seconds:
+            travelled.append(seconds)
+            is_over.wait(PATIENCE)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=travel)
+    monkeypatch.setattr(serving, "time", clock)
+    server.faults = Faults(by_operation={"ListQueues": Fault(latency=5)})
+    with ThreadPoolExecutor() as pool:
+        slow = pool.submit(client.list_queues)
+        wait_until(lambda: travelled)
+        create(client)
+        assert not slow.done()
+        is_over.set()
+        slow.result()
+    assert travelled == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (b"{", "not JSON"),
+        ([], "must look like"),
+        ({"faults": {}}, "must look like"),
+        ({"seed": "x"}, "must look like"),
+        ({"by_operation": 1}, "must look like"),
+        ({"by_operation": {"Receive": {}}}, "'Receive' is not known; known are"),
+        ({"by_operation": {"*": 1}}, "*: 1 must map"),
+        ({"by_operation": {"*": {"denied": 2}}}, "*: fault denied=2 must be a rate"),
+        ({"by_operation": {"*": {"jitter": -1}}}, "*: fault jitter=-1 must be seconds"),
+        ({"by_operation": {"*": {"lag": 2}}}, "*: fault 'lag' is not known; known are"),
+    ],
+)
+def test_bad_faults_are_refused_and_change_nothing(
+    server: SimulatedServer, wrong: Any, says: str
+) -> None:
+    before = {"seed": 3, "by_operation": {"SendMessage": {"denied": 1.0}}}
+    assert ask(server, "PUT /_faults", before) == (200, before)
+    status, answer = ask(server, "PUT /_faults", wrong)
+    assert (status, says in answer["message"]) == (400, True)
+    assert ask(server, "GET /_faults") == (200, before)
+    assert ask(server, "GET /_calls") == (200, {})
+
+
+@pytest.mark.parametrize("wrong", [b"", [], {}, {"seconds": "x"}, {"seconds": -1}])
+def test_nonsense_for_the_clock_is_refused(server: SimulatedServer, wrong: Any) -> None:
+    status, answer = ask(server, "POST /_advance", wrong)
+    assert (status, "seconds" in answer["message"]) == (400, True)
+    assert ask(server, "POST /_advance", {"seconds": 60}) == (200, {"ahead": 60})
+
+
+def test_an_unknown_page_lists_the_known_ones(server: SimulatedServer) -> None:
+    status, answer = ask(server, "GET /")
+    assert (status, "GET /_faults" in answer["message"]) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "type_", "says"),
+    [
+        ("AmazonSQS.TagQueue", {}, "UnsupportedOperation", "TagQueue is not modelled"),
+        ("AmazonSQS.Fly", {}, "UnknownOperationException", "no operation 'Fly'; use one of "),
+        ("AmazonSQS.__init__", {}, "UnknownOperationException", "'__init__'"),
+        ("AmazonSNS.Publish", {}, "UnknownOperationException", "not 'AmazonSNS.Publish'"),
+        ("", b"Action=ReceiveMessage", "UnknownOperationException", "use boto3 1.34 or later"),
+        ("AmazonSQS.SendMessage", b"{", "SerializationException", "can't be read"),
+        ("AmazonSQS.SendMessage", [], "SerializationException", "not a JSON object"),
+        ("AmazonSQS.SendMessage", {"QueueUrl": "x"}, "MissingRequiredParameterException", "Body"),
+        ("AmazonSQS.DeleteQueue", {"QueueUrl": 1}, "SerializationException", "QueueUrl"),
+        ("AmazonSQS.DeleteQueue", {"QueueUrl": "x"}, "QueueDoesNotExist", "does not exist"),
+    ],
+)
+def test_a_call_that_can_not_be_done_gets_the_reason(
+    server: SimulatedServer, target: str, body: Any, type_: str, says: str
+) -> None:
+    status, answer = ask(server, "POST /", body, target)
+    assert (status, answer["__type"]) == (400, f"com.amazonaws.sqs#{type_}")
+    assert says in answer["message"]
+
+
+def test_unknown_parameters_are_ignored(server: SimulatedServer, lease: dict[str, str]) -> None:
+    """As AWS does: kombu 5.7 requests attributes under a name of the older protocol."""
+    assert ask(server, "POST /", {**lease, "Newer": 1}, "AmazonSQS.DeleteMessage") == (200, {})
+
+
+def test_boto3_raises_the_exceptions_of_its_model(client: Any) -> None:
+    url = create(client)
+    exceptions = client.exceptions
+    with pytest.raises(exceptions.QueueNameExists):
+        create(client, VisibilityTimeout="7")
+    with pytest.raises(exceptions.InvalidAttributeName):
+        create(client, "other", Visibility="7")
+    with pytest.raises(exceptions.UnsupportedOperation):
+        client.tag_queue(QueueUrl=url, Tags={})
+    client.delete_queue(QueueUrl=url)
+    with pytest.raises(exceptions.QueueDoesNotExist):
+        client.delete_queue(QueueUrl=url)
+
+
+def test_bytes_are_returned_over_http_and_count_as_bytes(client: Any) -> None:
+    """On the wire they are base64, which is a third longer."""
+    url = create(client, MaximumMessageSize="1024")
+    value = {"a": {"DataType": "Binary", "BinaryValue": bytes(range(256)) * 3}}
+    client.send_message(QueueUrl=url, MessageBody="a", MessageAttributes=value)
+    answer = client.receive_message(QueueUrl=url, MessageAttributeNames=["All"])
+    assert answer["Messages"][0]["MessageAttributes"] == value
+
+
+@pytest.mark.parametrize("does", ["raise", "answer"])
+def test_an_unforeseen_error_is_answered_and_logged_in_one_line(
+    server: SimulatedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    does: str,
+) -> None:
+    def fail(*ignored: Any) -> Any:
+        if does == "answer":
+            return {"QueueUrls": object()}
+        raise LookupError("unforeseen\nand long")
+
+    monkeypatch.setattr(server.sqs, "call", fail)
+    status, answer = ask(server, "POST /", {}, "AmazonSQS.ListQueues")
+    assert (status, answer["message"]) == (500, "We encountered an internal error.")
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert line.startswith(
+        "sqs-heartbeat: the simulated SQS failed on POST / AmazonSQS.ListQueues: "
+    )
+    assert ".py:" in line
+    assert "\n" not in line
+    assert record.exc_info is None
+
+
+def test_timestamps_and_the_date_of_answers_are_those_of_sqs(
+    server: SimulatedServer, client: Any
+) -> None:
+    server.advance(HOUR)
+    url = create(client)
+    before = time.time() + HOUR
+    client.send_message(QueueUrl=url, MessageBody="a")
+    after = time.time() + HOUR
+    answer = client.receive_message(QueueUrl=url, AttributeNames=["SentTimestamp"])
+    date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
+    assert int(before) <= parsedate_to_datetime(date).timestamp() <= time.time() + HOUR
+    # In milliseconds, which are rounded.
+    sent_at = int(answer["Messages"][0]["Attributes"]["SentTimestamp"]) / 1000
+    assert int(before) <= sent_at <= after + 0.001
+
+
+def test_a_lease_lasts_for_twelve_hours_from_its_receive(
+    server: SimulatedServer, client: Any, lease: dict[str, str]
+) -> None:
+    """G "Visibility timeout": refused, not shortened, and extending does not reset it."""
+    extend = functools.partial(client.change_message_visibility, VisibilityTimeout=HOUR)
+    for _ in range(11):
+        extend(**lease)
+        server.advance(HOUR - 1)
+    with pytest.raises(ClientError, match="beyond the limit"):
+        extend(**lease, VisibilityTimeout=HOUR + 60)
+    assert "Messages" not in client.receive_message(QueueUrl=lease["QueueUrl"])
+    server.advance(2)
+    (message,) = client.receive_message(QueueUrl=lease["QueueUrl"])["Messages"]
+    extend(QueueUrl=lease["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
+
+
+@pytest.mark.parametrize("cause", ["jump", "release", "purge and send", "stop"])
+def test_a_long_poll_ends_early(
+    server: SimulatedServer, client: Any, lease: dict[str, str], cause: str
+) -> None:
+    other = server.client()
+    with ThreadPoolExecutor() as pool:
+        polling = pool.submit(
+            client.receive_message, QueueUrl=lease["QueueUrl"], WaitTimeSeconds=20
+        )
+        wait_until(lambda: server.calls()["ReceiveMessage"] == 2)
+        if cause == "jump":
+            server.advance(HOUR)
+        elif cause == "release":
+            other.change_message_visibility(**lease, VisibilityTimeout=0)
+        elif cause == "purge and send":
+            other.purge_queue(QueueUrl=lease["QueueUrl"])
+            other.send_message(QueueUrl=lease["QueueUrl"], MessageBody="b")
+        else:
+            server.stop()
+            # If it ended normally, it would have an answer.
+            assert isinstance(polling.exception(), ConnectionClosedError)
+            return
+        assert polling.result(15)["Messages"]
+
+
+@pytest.mark.parametrize(
+    ("stall", "received"),
+    [
+        pytest.param(0.0, 1, id="no stall"),
+        # It would be the answer to a worker that was killed, and hidden for another timeout.
+        pytest.param(9.0, 0, id="the message is visible only after the end of the poll"),
+    ],
+)
+def test_a_poll_receives_nothing_after_its_end(
+    monkeypatch: pytest.MonkeyPatch, stall: float, received: int
+) -> None:
+    now = 100.0
+
+    class Waiting(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal now
+            now += (timeout or 0) + stall
+            return False
+
+    clock = SimpleNamespace(monotonic=lambda: now, time=lambda: now, sleep=lambda seconds: None)
+    threads = SimpleNamespace(Condition=Waiting, Thread=threading.Thread)
+    monkeypatch.setattr(serving, "time", clock)
+    monkeypatch.setattr(serving, "threading", threads)
+    with SimulatedServer() as server:
+        # The queue's own time for a receive that sets none.
+        attributes = {"ReceiveMessageWaitTimeSeconds": "10"}
+        queue = {"QueueUrl": create(server.sqs, **attributes)}
+        server.call("SendMessage", {**queue, "MessageBody": "a"})
+        assert server.call("ReceiveMessage", {**queue, "VisibilityTimeout": 5})
+        answer = server.call("ReceiveMessage", queue)
+        assert len(answer.get("Messages", ())) == received
+        now += 60
+        assert server.call("ReceiveMessage", queue)["Messages"]
