@@ -52,10 +52,11 @@ class ConsumerHarness:
         self.shortened: list[tuple[float, str]] = []
         self.deliveries: list[tuple[float, str, ReceivedAs]] = []
         self._options = options
+        self._handles: dict[str, str] = {}
         self._carrier = Carrier(
             self.clock,
             self.sqs,
-            self._name_of_handle,
+            self._handles.__getitem__,
             before_arrival=self._watch,
             after_answer=self.wake,
         )
@@ -71,7 +72,6 @@ class ConsumerHarness:
         self._messages: dict[str, SimulatedMessage] = {}
         self._queues: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        self._handles: dict[str, str] = {}
         self._held: dict[str, str] = {}
         self._turn = 0
         self._asleep = False
@@ -130,10 +130,6 @@ class ConsumerHarness:
             for ask in call.asks
             if ask.action == action and ask.name == name
         ]
-
-    def timeline(self) -> list[tuple[float, str, list[str]]]:
-        """Return all calls: when, what, for whom."""
-        return [(call.at, call.action, call.names) for call in self.calls]
 
     # -- The queue ------------------------------------------------------------------
 
@@ -265,12 +261,6 @@ class ConsumerHarness:
             self.keeper.done(handle)
         self.wake()
 
-    def drop(self, name: str) -> None:
-        """End a handler and let its message expire."""
-        self._note_lapses()
-        self.keeper.let_expire(self._held.pop(name))
-        self.wake()
-
     # -- What was seen --------------------------------------------------------------
 
     def told(self, *kinds: EventKind) -> list[tuple[float, EventKind, str]]:
@@ -284,9 +274,6 @@ class ConsumerHarness:
     def _observe(self, event: Event) -> None:
         self.events.append(event)
         log_event(event)
-
-    def _name_of_handle(self, handle: str) -> str:
-        return self._handles[handle]
 
     def _watch(self, call: SentCall) -> None:
         """Look at what SQS hides before it does a call, the only moment it changes."""

@@ -19,12 +19,14 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions
-from tests.conformance.group_worker import Request, TaskFailed, Worker
+from tests.conformance.group_worker import OpenPoll, Request, TaskFailed, Worker
 from tests.conformance.network import Carrier, Network, SentCall
 
 FIFO = "work.fifo"
 #: How often the event loops turn, in seconds.
-TURN = 0.05
+TURN = 0.1
+#: How long a poll waits for a message, in seconds. A lease counts from its question.
+LONGEST_POLL = 0.5
 #: The first moment, in seconds.
 BEGIN = 1000.0
 
@@ -244,9 +246,11 @@ class GroupBench:
         while request := worker.take_next():
             self._start(worker, request)
 
-    def _receive(self, worker: Worker, asked: dict[str, Any]) -> dict[str, Any]:
-        if not worker.is_receiving:
-            return {}
+    def _receive(self, worker: Worker, poll: OpenPoll) -> dict[str, Any] | None:
+        asked, now = poll.asked, self.clock()
+        queue = self.sqs.queue(asked["QueueUrl"])
+        if not worker.is_receiving or not any(True for _ in queue.available(now)):
+            return {} if now >= poll.since + LONGEST_POLL else None
         # The bench's messages have no attributes, and no message comes later.
         left_out = {"MessageAttributeNames", "WaitTimeSeconds"}
         answer: dict[str, Any] = self.sqs.receive_message(

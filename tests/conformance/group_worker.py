@@ -35,10 +35,16 @@ _LOOK_SECONDS = 0.0005
 
 
 class OpenPoll:
-    """A receive that waits, on its own thread, until the bench answers it. `asked` is its call."""
+    """A receive that waits, on its own thread, until the bench answers it.
 
-    def __init__(self, asked: dict[str, Any]) -> None:
+    Attributes:
+        asked: Its call.
+        since: When it was made, in seconds.
+    """
+
+    def __init__(self, asked: dict[str, Any], since: float) -> None:
         self.asked = asked
+        self.since = since
         self._answer: Future[dict[str, Any]] = Future()
 
     def answer(self, answer: dict[str, Any]) -> None:
@@ -156,6 +162,7 @@ class Worker:
         prefetch: int,
         options: dict[str, Any],
     ) -> None:
+        self._clock = clock
         self.processes = processes
         self.is_receiving = True
         self.waiting: list[Request] = []
@@ -205,22 +212,24 @@ class Worker:
         calls, self._calls.out = self._calls.out, []
         return calls
 
-    def receive(self, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def receive(self, answer: Callable[[OpenPoll], dict[str, Any] | None]) -> None:
         """Answer the polls that are open, and deliver the messages of the answers.
 
         Args:
-            answer: Returns the answer to a call.
+            answer: Returns the answer to a poll, or None to let it wait.
         """
         bind(self.heartbeat)
         self._deliver()
         self.heartbeat.look()
         self.joined.look()
         for poll in self._open_polls():
-            self._open.remove(poll)
             if self.heartbeat.is_ending:
                 poll.refuse()
+            elif (received := answer(poll)) is not None:
+                poll.answer(received)
             else:
-                poll.answer(answer(poll.asked))
+                continue
+            self._open.remove(poll)
             self._open_polls()
             self._deliver()
 
@@ -234,7 +243,7 @@ class Worker:
         return list(self._open)
 
     def _poll(self, **asked: Any) -> dict[str, Any]:
-        poll = OpenPoll(asked)
+        poll = OpenPoll(asked, self._clock())
         self._open.append(poll)
         return poll.wait()
 

@@ -1,1 +1,0 @@
-"""Scenarios of the AWS Message Processing Framework for .NET."""

@@ -1,1 +1,0 @@
-"""Scenarios of the AutoLockRenewer of Azure Service Bus."""

@@ -1,1 +1,0 @@
-"""One test for each bug that another system had."""

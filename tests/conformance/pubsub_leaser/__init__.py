@@ -1,1 +1,0 @@
-"""Scenarios of the leaser of the Google Cloud Pub/Sub client for Python."""

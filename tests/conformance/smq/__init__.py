@@ -1,1 +1,0 @@
-"""Scenarios of the visibility sample of Alibaba Cloud SMQ (formerly MNS)."""
