@@ -17,13 +17,7 @@ class SqsError(Exception):
         entry: Code and text as an item of `Failed`.
     """
 
-    def __init__(
-        self,
-        code: str,
-        text: str,
-        status: int = 400,
-        sender_fault: bool = True,
-    ) -> None:
+    def __init__(self, code: str, text: str, status: int = 400, sender_fault: bool = True) -> None:
         super().__init__(f"{code}: {text}")
         self.entry = code.rsplit(".", 1)[-1], text
         self.code = code

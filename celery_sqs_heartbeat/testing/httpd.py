@@ -113,9 +113,7 @@ class Httpd(ConnectionServer):
     """
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        answer: Callable[[str, str, Message, bytes], HttpAnswer],
+        self, address: tuple[str, int], answer: Callable[[str, str, Message, bytes], HttpAnswer]
     ) -> None:
         super().__init__(address, _Handler)
         self.answer = answer

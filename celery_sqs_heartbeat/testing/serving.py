@@ -49,12 +49,7 @@ class SimulatedServer:
     """
 
     def __init__(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        seed: int = 0,
-        faults: Faults | None = None,
+        self, host: str = "127.0.0.1", port: int = 0, *, seed: int = 0, faults: Faults | None = None
     ) -> None:
         self.ahead = 0.0
         self._changed = threading.Condition()

@@ -18,11 +18,7 @@ from celery_sqs_heartbeat.sqs.names import is_queue_name
 from celery_sqs_heartbeat.testing import attributes, errors, model
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.faults import Faults
-from celery_sqs_heartbeat.testing.message import (
-    SimulatedMessage,
-    check_batch_size,
-    check_message,
-)
+from celery_sqs_heartbeat.testing.message import SimulatedMessage, check_batch_size, check_message
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 
 Answer = dict[str, Any]
