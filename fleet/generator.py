@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter
 from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
-from celery_sqs_heartbeat.journal.segments import SegmentWriter
 from fleet.recorder import fail
 from fleet.truth import idle_of, pairs_of
 from fleet.world import World

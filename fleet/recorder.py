@@ -17,8 +17,7 @@ from celery_sqs_heartbeat.journal.fields import (
     line_of,
     microseconds,
 )
-from celery_sqs_heartbeat.journal.folder import Root
-from celery_sqs_heartbeat.journal.segments import SegmentWriter
+from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter
 from celery_sqs_heartbeat.leases.events import Event
 
 

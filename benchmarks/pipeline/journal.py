@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.journal.folder import Root, hidden, segment_path
-from celery_sqs_heartbeat.journal.segments import pack
+from celery_sqs_heartbeat.journal.folder import Root, pack, segment_path
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
 
@@ -40,19 +39,16 @@ def write_journal(events: DataFrame, journal: Path, *, with_skew: bool) -> None:
         .sortWithinPartitions(PARTITION, "worker", "wid", "seq")
         .select(F.to_json(F.struct(*(each.name for each in FIELDS))), PARTITION, "worker")
     )
-    draft = journal.with_name(hidden(journal.name))
+    draft = journal.with_name(f".{journal.name}")
     plain = draft.with_suffix(".plain")
     for path in (plain, draft):
         shutil.rmtree(path, ignore_errors=True)
     lines.write.partitionBy(PARTITION, "worker").text(str(plain))
     for path in plain.glob(f"{PARTITION}=*/worker=*/part-*.txt"):
         day, worker = (part.partition("=")[2] for part in path.parts[-3:-1])
-        target = segment_path(day, worker, 0)
-        with (
-            FileIO(path) as source,
-            Root(draft, is_private=False).opened(*target.parent.parts, make=True) as folder,
-        ):
-            torn = pack(source, folder, target.name)
+        target = Root(draft, is_private=False).located(segment_path(day, worker, 0), make=True)
+        with FileIO(path) as source:
+            torn = pack(source, target)
         assert not torn, path
     shutil.rmtree(plain)
     draft.rename(journal)

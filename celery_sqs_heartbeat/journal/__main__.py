@@ -15,11 +15,9 @@ import click
 from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_option
 from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
-from celery_sqs_heartbeat.journal.checking import check_given, check_journal
-from celery_sqs_heartbeat.journal.fetching import fetched
+from celery_sqs_heartbeat.journal.checking import check_given, check_journal, local_folder
 from celery_sqs_heartbeat.journal.folder import day_of
-from celery_sqs_heartbeat.journal.kinds import local_folder
-from celery_sqs_heartbeat.journal.reading import Unread, is_event, read_segments
+from celery_sqs_heartbeat.journal.reading import Unread, fetched, is_event, read_segments
 from celery_sqs_heartbeat.settings.address import S3
 
 _MICROSECONDS = 1_000_000

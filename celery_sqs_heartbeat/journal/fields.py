@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.message import queue_name
 
 VERSION = 1
@@ -54,7 +56,8 @@ _GROUPS = {
     "called": CALLED,
     "permission": PERMISSIONS,
 }
-#: For each field: a group of events, name, type in Spark's DDL, unit if it has one, and meaning.
+#: For each field: a group of events, name, type in Spark's DDL, unit if it has one, and meaning. A
+#: name is followed by `=` and the attribute of the keeper's `Event` that has the value.
 _TABLE = f"""
 all v int: version of the contract: {VERSION}
 all ts bigint us: time of the event, since 1970 in UTC
@@ -72,27 +75,27 @@ started concurrency int: maximum number of tasks at once
 started settings map<string,string>: settings by name
 started versions map<string,string>: versions by package
 late late_us bigint us: how long the keeper was delayed
-message queue string: name of the queue
-message msg string: SQS message id, the same over redeliveries
-message dlv string: the delivery: 16 hex digits of its receipt handle's SHA-256
-message rc int: SQS's count of the message's receives
-message task string: name of the task
-message task_id string: Celery's task id
-received max_rc int: `maxReceiveCount` of the queue's redrive policy, if it has one
-received sent bigint us: when the message was sent, by SQS's clock
-received first bigint us: when the message was first received, by SQS's clock
-received grp string: message group, if the message has one
-received sn string: sequence number in a FIFO queue, in digits
-hiding vt int s: requested visibility timeout; for a release, its delay
-message slack_us bigint us: time left of the lease; negative after its expiry
-message held_us bigint us: time since this worker requested the first receive
-message ended_us bigint us: time since the delete or release was requested
-message cause string: received as `new`, `redelivered` or `finished`; else why it is released or deleted
-answered call bigint: number of the worker's call to SQS
-called batch int: messages in that call; the sum of 1/batch counts calls
-called lat_us bigint us: time from planning the call to its answer
-called err string: SQS's answer, if it was not `done`
-permission act string: the denied action: `extend`, `release`, `delete`
+message queue=queue_url string: name of the queue
+message msg=message_id string: SQS message id, the same over redeliveries
+message dlv=receipt_handle string: the delivery: 16 hex digits of its receipt handle's SHA-256
+message rc=receive_count int: SQS's count of the message's receives
+message task=task string: name of the task
+message task_id=task_id string: Celery's task id
+received max_rc=max_receive_count int: `maxReceiveCount` of the queue's redrive policy, if it has one
+received sent=sent_time bigint us: when the message was sent, by SQS's clock
+received first=first_received_time bigint us: when the message was first received, by SQS's clock
+received grp=group string: message group, if the message has one
+received sn=sequence_number string: sequence number in a FIFO queue, in digits
+hiding vt=visibility_timeout int s: requested visibility timeout; for a release, its delay
+message slack_us=slack bigint us: time left of the lease; negative after its expiry
+message held_us=held_for bigint us: time since this worker requested the first receive
+message ended_us=ended_for bigint us: time since the delete or release was requested
+message cause=cause string: received as `new`, `redelivered` or `finished`; else why it is released or deleted
+permission act=action string: the denied action: `extend`, `release`, `delete`
+answered call=call_number bigint: number of the worker's call to SQS
+called batch=batch int: messages in that call; the sum of 1/batch counts calls
+called lat_us=seconds bigint us: time from planning the call to its answer
+called err=outcome string: SQS's answer, if it was not `done`
 """  # noqa: E501
 
 
@@ -104,6 +107,7 @@ class Field:
         type: As in Spark's DDL.
         unit: Unit of a number, or empty.
         events: The events that may have the field.
+        attribute: The attribute of `Event` that has its value, or empty.
     """
 
     name: str
@@ -111,17 +115,18 @@ class Field:
     unit: str
     meaning: str
     events: tuple[str, ...]
+    attribute: str = ""
 
 
 def _field(row: str) -> Field:
     head, _, meaning = row.partition(": ")
-    group, name, column, *unit = head.split()
-    return Field(name, column, "".join(unit), meaning, _GROUPS[group])
+    group, source, column, *unit = head.split()
+    name, _, attribute = source.partition("=")
+    return Field(name, column, "".join(unit), meaning, _GROUPS[group], attribute)
 
 
 FIELDS = tuple(map(_field, _TABLE.strip().splitlines()))
 
-_NAMES = {event: {each.name for each in FIELDS if event in each.events} for event in EVENTS}
 #: ASCII only, because task names may contain characters that UTF-8 can't encode.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 #: The start and the end of each complete line.
@@ -157,41 +162,6 @@ class Origin:
         }
 
 
-def fields_of(event: Event, seq: int, origin: Origin) -> dict[str, Any]:
-    """Return the fields of an event's line. It does not contain the receipt handle."""
-    ev = event.kind.value
-    values = {
-        **origin.stamp(ev, event.at, seq),
-        "queue": queue_name(event.queue_url),
-        "msg": event.message_id,
-        "dlv": delivery_id(event.receipt_handle),
-        "rc": event.receive_count,
-        "task": event.task,
-        "task_id": event.task_id,
-        "max_rc": event.max_receive_count,
-        "sent": microseconds(event.sent_time),
-        "first": microseconds(event.first_received_time),
-        "grp": event.group,
-        "sn": event.sequence_number,
-        "vt": event.visibility_timeout,
-        "slack_us": microseconds(event.slack),
-        "held_us": microseconds(event.held_for),
-        "ended_us": microseconds(event.ended_for),
-        "cause": event.cause or None,
-    }
-    if event.action is not None:
-        has_failed = event.outcome is not None and event.outcome is not Outcome.DONE
-        values |= {
-            "act": event.action.value,
-            "call": event.call_number,
-            "batch": event.batch,
-            "lat_us": microseconds(event.seconds),
-            "err": event.outcome.value if event.outcome and has_failed else None,
-        }
-    names = _NAMES[ev]
-    return {name: value for name, value in values.items() if value is not None and name in names}
-
-
 def fields_of_start(identity: Identity, info: WorkerInfo) -> dict[str, Any]:
     """Return the fields of a worker's first line that only this line has."""
     values = {"host": identity.host, "pid": identity.pid, "boot": identity.boot, **asdict(info)}
@@ -212,6 +182,48 @@ def microseconds(seconds: float | None) -> int | None:
         return None
     number = round(seconds * _MICROSECONDS)
     return number if abs(number) <= _INT64_MAX else None
+
+
+def _code(value: Action | Outcome | None) -> str | None:
+    """Return what a line has for an action or an outcome: only bad news is worth its bytes."""
+    return None if value is None or value is Outcome.DONE else value.value
+
+
+#: Fields whose values are neither the event's own nor times.
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "queue": queue_name,
+    "dlv": delivery_id,
+    "cause": lambda cause: cause or None,
+    "act": _code,
+    "err": _code,
+}
+
+
+def _sources(ev: str) -> Iterator[tuple[str, str, Callable[[Any], Any], bool]]:
+    """Yield each field of an event's line that comes from the keeper's `Event`.
+
+    With each: the attribute, what makes the field's value of it, and whether only results of
+    calls have it.
+    """
+    for field in FIELDS:
+        if field.attribute and ev in field.events:
+            as_given = microseconds if field.unit == "us" else lambda value: value
+            needs_call = set(field.events) <= {*CALLED, *PERMISSIONS}
+            yield field.name, field.attribute, _CONVERT.get(field.name, as_given), needs_call
+
+
+_SOURCES = {ev: tuple(_sources(ev)) for ev in OF_MESSAGES}
+
+
+def fields_of(event: Event, seq: int, origin: Origin) -> dict[str, Any]:
+    """Return the fields of an event's line. It does not contain the receipt handle."""
+    ev, has_call = event.kind.value, event.action is not None
+    fields = origin.stamp(ev, event.at, seq)
+    for name, attribute, convert, needs_call in _SOURCES[ev]:
+        value = convert(getattr(event, attribute)) if has_call or not needs_call else None
+        if value is not None:
+            fields[name] = value
+    return fields
 
 
 def line_of(fields: dict[str, Any]) -> bytes:

@@ -13,7 +13,6 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
-from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.journal.fields import (
     KEEPER_LATE,
     WORKER_STARTED,
@@ -24,8 +23,13 @@ from celery_sqs_heartbeat.journal.fields import (
     line_of,
     microseconds,
 )
-from celery_sqs_heartbeat.journal.folder import DAY_MICROSECONDS, Root, day_of
-from celery_sqs_heartbeat.journal.segments import SegmentWriter, recover
+from celery_sqs_heartbeat.journal.folder import (
+    DAY_MICROSECONDS,
+    Root,
+    SegmentWriter,
+    day_of,
+    recover,
+)
 from celery_sqs_heartbeat.journal.shipping import (
     OutageLog,
     Shipper,
@@ -109,21 +113,20 @@ class Journal:
         self._waiting: list[tuple[int, _Make]] = []
         self._overflow = 0
         self._lost = self._written = self._torn = 0
-        self._wakeup = AutoResetEvent()
+        self._is_ending = threading.Event()
         self._recover_at = -math.inf
-        self._is_open = True
         self._is_faulty = False
         self._until = 0.0
         self._thread: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
-        if self._is_open:
+        if not self._is_ending.is_set():
             self._put(partial(fields_of, event))
 
     def note_late(self, seconds: float) -> None:
         """Record that the keeper was delayed by this time."""
-        if self._is_open:
+        if not self._is_ending.is_set():
             self._put_worker_line(KEEPER_LATE, {"late_us": microseconds(seconds) or 0})
 
     def start(self, info: WorkerInfo) -> None:
@@ -146,7 +149,7 @@ class Journal:
             logger.warning(
                 "sqs-heartbeat: can't start a thread for the journal (%s): it stays empty", error
             )
-            self._is_open = False
+            self._is_ending.set()
 
     def close(self, timeout: float = 5.0, *, has_stopped: bool = True) -> None:
         """Write what is left, close the segment and upload it, within a timeout in seconds.
@@ -154,13 +157,12 @@ class Journal:
         Args:
             has_stopped: Whether the worker has stopped normally, and was not killed.
         """
-        if self._thread is None or not self._is_open:
+        if self._thread is None or self._is_ending.is_set():
             return
         if has_stopped:
             self._put_worker_line(WORKER_STOPPED, {})
         self._until = time.monotonic() + timeout
-        self._is_open = False
-        self._wakeup.set()
+        self._is_ending.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
@@ -210,21 +212,18 @@ class Journal:
         with self._lock:
             self._last += 1
             self._note_number(self._last)
-            count = len(self._waiting)
-            if count < QUEUE_LIMIT:
+            if len(self._waiting) < QUEUE_LIMIT:
                 self._waiting.append((self._last, make))
             else:
                 # Its number is missing from the journal.
                 self._overflow += 1
                 self._lost += 1
-        if count == QUEUE_LIMIT // 2:
-            self._wakeup.set()
 
     def _live(self) -> None:
-        while self._is_open:
+        is_over = False
+        while not is_over:
+            is_over = self._is_ending.wait(WRITE_SECONDS)
             self.step()
-            self._wakeup.wait(WRITE_SECONDS)
-        self.step()
         self._writer.close()
         if self._shipper is not None:
             self._shipper.finish(self._until)

@@ -1,26 +1,57 @@
-"""Finds a journal's segments, and reads their lines back."""
+"""Finds a journal's segments, and reads their lines back.
+
+A journal on S3 is copied into a folder first. Why by boto3:
+docs/decisions/2026-11-22-copy-journals-from-s3.md.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.escaping import counted
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.journal.checking import date_of
 from celery_sqs_heartbeat.journal.fields import FIELDS, is_whole
-from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX, closed_name, day_of
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX, closed_path
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
 #: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
 #: long.
 _READ_BYTES = 1 << 16
+#: Of zstd's format: the longest header of a frame, other lengths in bytes, and the type of a block
+#: with one byte that is repeated.
+_HEADER_BYTES, _BLOCK_HEADER_BYTES, _CHECKSUM_BYTES, _RLE = 18, 3, 4, 1
 
+#: Objects that are copied from S3 at the same time.
+_THREADS = 16
+#: The end of a segment's key on S3, after `dt=`.
+_SEGMENT = re.compile(rf"(\d{{4}}-\d\d-\d\d)/worker=[^/]+/seg-[^/]+{re.escape(CLOSED_SUFFIX)}")
 #: The fields that each line must have.
 _REQUIRED = ("v", "ts", "seq", "ev", "wid")
+#: A time beyond the last day of the calendar, in microseconds: 9999-12-31.
+_END_OF_TIME = 253_402_214_400_000_000
+#: Whether a value fits a type of the contract.
+_FITS: dict[str, Callable[[object], bool]] = {
+    "int": lambda value: type(value) is int and -(1 << 31) <= value < 1 << 31,
+    "bigint": lambda value: type(value) is int and -(1 << 63) <= value < 1 << 63,
+    "string": lambda value: isinstance(value, str),
+    "map<string,string>": lambda value: (
+        isinstance(value, dict)
+        and all(each is None or isinstance(each, str) for each in value.values())
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -119,7 +150,7 @@ def unpack(path: Path) -> Generator[bytes, None, bool]:
     import zstandard
 
     frame, rest, is_empty = None, b"", True
-    with FileIO(path) as file:
+    with _opened(path) as file:
         try:
             while data := file.read(_READ_BYTES):
                 while data:
@@ -134,9 +165,47 @@ def unpack(path: Path) -> Generator[bytes, None, bool]:
     return frame is None and not rest and not is_empty
 
 
-def closed_path(path: Path) -> Path:
-    """Return the path of an open segment after it is closed."""
-    return path.with_name(closed_name(path.name))
+def _opened(path: Path) -> FileIO:
+    # Without O_NONBLOCK, opening a pipe would block.
+    return FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def is_complete(path: Path) -> bool:
+    """Return whether a closed segment consists of whole frames, without unpacking it.
+
+    Readers such as Spark's take the end of a file within a frame for the end of the segment. RFC
+    8878, "Zstandard Frames", describes the format. Damage within a block shows only when the block
+    is unpacked.
+
+    Raises:
+        OSError: It can't be read.
+    """
+    import zstandard
+
+    with _opened(path) as file:
+        data, end = file.readall(), 0
+    try:
+        while end < len(data):
+            end = _frame_end(data, end)
+    except zstandard.ZstdError:
+        return False
+    return end == len(data) > 0
+
+
+def _frame_end(data: bytes, start: int) -> int:
+    """Return where a frame ends, which is beyond the data if its end is missing."""
+    import zstandard
+
+    header = data[start : start + _HEADER_BYTES]
+    place = start + zstandard.frame_header_size(header)
+    has_checksum = zstandard.get_frame_parameters(header).has_checksum
+    while place < len(data):
+        block = int.from_bytes(data[place : place + _BLOCK_HEADER_BYTES], "little")
+        is_last, kind, length = block & 1, block >> 1 & 3, block >> 3
+        place += _BLOCK_HEADER_BYTES + (1 if kind == _RLE else length)
+        if is_last:
+            return place + (_CHECKSUM_BYTES if has_checksum else 0)
+    return len(data) + 1
 
 
 def open_segments(folder: Path) -> list[Path]:
@@ -173,41 +242,100 @@ def _number(path: Path) -> int:
 
 def is_event(fields: Mapping[str, Any]) -> bool:
     """Return whether a line's fields are an event. Its kind may be unknown."""
-    has_all = all(fields.get(name) is not None for name in _REQUIRED)
     return (
-        has_all
-        and all(fields.get(name) is None or fits(fields[name]) for name, fits in _FITS.items())
-        and _is_time(fields["ts"])
+        all(fields.get(name) is not None for name in _REQUIRED)
+        and all(
+            fields.get(field.name) is None or _FITS[field.type](fields[field.name])
+            for field in FIELDS
+        )
+        and 0 <= fields["ts"] < _END_OF_TIME
     )
 
 
-def _whole(bits: int) -> Callable[[object], bool]:
-    limit = 1 << (bits - 1)
-    return lambda value: type(value) is int and -limit <= value < limit
+class FetchError(SqsHeartbeatError):
+    """A journal can't be copied from S3. The message has the way out."""
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+@contextlib.contextmanager
+def fetched(
+    journal: str, first: datetime.date | None, last: datetime.date | None, around: int
+) -> Iterator[Path]:
+    """Provide a folder with a copy of some days of a journal, until the context ends.
 
+    Args:
+        journal: `s3://BUCKET/PREFIX`.
+        first: The first day; None for the journal's own first.
+        last: The last one, likewise.
+        around: How many days before and after to copy, too. Their folders may have some of the
+            lines.
 
-def _is_map(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        each is None or isinstance(each, str) for each in value.values()
-    )
+    Raises:
+        FetchError: There is no journal, S3 refuses access, no folder can be written, or it is not
+            a valid URL.
+    """
+    # Not imported at the top, because boto3 takes a tenth of a second.
+    import boto3
+    from boto3.exceptions import Boto3Error
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
 
-
-_TYPES = {
-    "int": _whole(32),
-    "bigint": _whole(64),
-    "string": _is_text,
-    "map<string,string>": _is_map,
-}
-_FITS = {field.name: _TYPES[field.type] for field in FIELDS}
-
-
-def _is_time(ts: int) -> bool:
-    """Return whether a time in microseconds is on a valid calendar day."""
     try:
-        return day_of(ts) >= datetime.date.min.isoformat()
-    except (OverflowError, ValueError):
-        return False
+        source = parse_target(journal)
+    except ValueError as error:
+        raise FetchError(f"the journal {journal!r} {error}") from None
+    assert isinstance(source, Destination)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="sqs-heartbeat-journal-")))
+            config = Config(max_pool_connections=_THREADS, retries={"mode": "standard"})
+            s3 = boto3.Session().client("s3", config=config)
+            keys = list(_keys(s3, source, Span(first, last).grown(around)))
+            if not keys and next(_keys(s3, source, Span()), None) is None:
+                raise FetchError(
+                    f"there is no journal at {journal!r}: no key there is a segment, such as "
+                    "dt=YYYY-MM-DD/worker=ID/seg-1.jsonl.zst. Give the value of "
+                    "sqs_heartbeat_journal; a worker uploads its first segment after five minutes"
+                )
+            with ThreadPoolExecutor(_THREADS) as threads:
+                for _ in threads.map(lambda key: _copy(s3, source, key, folder), keys):
+                    pass
+        except (Boto3Error, BotoCoreError, ClientError, ValueError) as error:
+            raise FetchError(
+                f"the journal {journal!r} can't be read: {error}. boto3 finds region and "
+                "credentials in the environment, a profile or a role; they need s3:ListBucket and "
+                "s3:GetObject"
+            ) from None
+        except OSError as error:
+            raise FetchError(
+                f"the journal {journal!r} can't be copied to {gettempdir()!r}: {error}; set TMPDIR "
+                "to use another place for temporary folders"
+            ) from None
+        yield folder
+
+
+def _keys(s3: Any, source: Destination, span: Span) -> Iterator[str]:
+    """Yield the keys of the segments of these days. S3 lists keys in order."""
+    prefix = source.key(Path("dt="))
+    pages = s3.get_paginator("list_objects_v2").paginate(
+        # Before the first key of that day, and after all keys of the day before.
+        Bucket=source.bucket,
+        Prefix=prefix,
+        StartAfter=f"{prefix}{span.first or ''}",
+    )
+    for key in (found["Key"] for page in pages for found in page.get("Contents", ())):
+        if match := _SEGMENT.fullmatch(key.removeprefix(prefix)):
+            try:
+                day = date_of(match[1])
+            except ValueError as error:
+                raise FetchError(f"'s3://{source.bucket}/{key}' {error}") from None
+            if span.last and day > span.last:
+                return
+            yield key
+
+
+def _copy(s3: Any, source: Destination, key: str, folder: Path) -> None:
+    from boto3.s3.transfer import TransferConfig
+
+    path = folder / key.removeprefix(source.prefix).lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    s3.download_file(source.bucket, key, str(path), Config=TransferConfig(use_threads=False))

@@ -10,15 +10,13 @@ import socket
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
-from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, Root
-from celery_sqs_heartbeat.journal.segments import lock
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, Root, lock, open_own
 from celery_sqs_heartbeat.settings.address import Destination
 
 logger = logging.getLogger(__name__)
@@ -139,13 +137,13 @@ class Shipper:
     def ship(self) -> float:
         """Upload the segments that wait. Return after how many seconds to do so again."""
         try:
-            paths = self._within_limit()
+            waiting = self._within_limit()
         except OSError:
             # The writer has the same error, and logs it.
             return SHIP_SECONDS
         try:
-            for path in paths:
-                self._upload(path)
+            for file in waiting:
+                self._upload(file)
         except Exception as error:
             self._outage.note(error)
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**self._failures)
@@ -159,51 +157,58 @@ class Shipper:
             pass
         self.ship()
 
-    def _within_limit(self) -> deque[Path]:
+    def _within_limit(self) -> list[Path]:
         """Return the segments that wait, the oldest first, after removing some beyond the limit."""
-        found: dict[Path, os.stat_result] = {}
-        for path in self._root.segments(CLOSED_SUFFIX):
+        found, lost = [], self.lost
+        for file in self._root.segments(CLOSED_SUFFIX):
             # Another worker may have uploaded it just now.
             with contextlib.suppress(FileNotFoundError):
-                found[path] = (self._root.folder / path).lstat()
-        size = sum(status.st_size for status in found.values())
-        waiting = deque(sorted(found, key=lambda path: found[path].st_mtime_ns))
-        while size > SPOOL_BYTES:
-            path = waiting.popleft()
-            size -= found[path].st_size
-            self._drop(path)
-        self.waiting_bytes = size
-        return waiting
+                status = (self._root.folder / file).lstat()
+                found.append((status.st_mtime_ns, status.st_size, file))
+        found.sort()
+        self.waiting_bytes = sum(size for _, size, _ in found)
+        while self.waiting_bytes > SPOOL_BYTES:
+            _, size, file = found.pop(0)
+            self.waiting_bytes -= size
+            self._drop(file)
+        if self.lost > lost:
+            logger.warning(
+                "sqs-heartbeat: removed the oldest segments of the journal, because more than "
+                "%d MB waited for S3 in %s; lines lost so far: %d",
+                *(SPOOL_BYTES >> 20, self._root.folder, self.lost),
+            )
+        return [file for _, _, file in found]
 
-    def _drop(self, path: Path) -> None:
+    def _drop(self, file: Path) -> None:
         try:
-            with self._root.opened(*path.parent.parts) as folder, folder.open(path.name) as file:
-                folder.remove(path.name)
-                self.lost += _lines_in(file)
+            place = self._root.located(file)
+            with open_own(place) as segment:
+                place.unlink()
+                self.lost += _lines_in(segment)
         except OSError as error:
             self._root.note(error)
 
-    def _upload(self, path: Path) -> None:
-        with contextlib.ExitStack() as stack:
-            try:
-                folder = stack.enter_context(self._root.opened(*path.parent.parts))
-                file = stack.enter_context(folder.open(path.name))
-                # Without locks two workers may upload it, with the same result.
-                lock(file)
-            except OSError as error:
-                # Another worker uploads it or has uploaded it, or it is not ours.
-                self._root.note(error)
-                return
+    def _upload(self, file: Path) -> None:
+        try:
+            place = self._root.located(file)
+            segment = open_own(place)
+        except OSError as error:
+            # Another worker has uploaded it, or it is not ours.
+            self._root.note(error)
+            return
+        # If another worker has locked it, that one uploads it.
+        with segment, contextlib.suppress(BlockingIOError):
+            lock(segment)
             self._client = self._client or self._new_client()
             self._client.put_object(
                 Bucket=self._destination.bucket,
-                Key=self._destination.key(path),
-                Body=file.readall(),
+                Key=self._destination.key(file),
+                Body=segment.readall(),
             )
-            folder.remove(path.name)
-        self.shipped += 1
-        self._failures = 0
-        self._outage.clear(self.lost)
+            place.unlink(missing_ok=True)
+            self.shipped += 1
+            self._failures = 0
+            self._outage.clear(self.lost)
 
     def _tidy(self) -> None:
         """Remove empty folders, except of the last two days, in which workers begin segments."""
@@ -217,8 +222,7 @@ def _lines_in(file: FileIO) -> int:
     """Return how many lines a closed segment has; 0 if it is damaged."""
     import zstandard
 
-    unpacker = zstandard.ZstdDecompressor()
-    reader = unpacker.stream_reader(file, read_across_frames=True, closefd=False)
+    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
     try:
         return sum(part.count(b"\n") for part in iter(lambda: reader.read(_READ_BYTES), b""))
     except zstandard.ZstdError:

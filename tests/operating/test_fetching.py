@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
 from celery_sqs_heartbeat.common.exits import DONE, FOUND
+from celery_sqs_heartbeat.journal import reading
 from celery_sqs_heartbeat.journal.__main__ import main
-from celery_sqs_heartbeat.journal.fetching import FetchError, fetch, fetched
+from celery_sqs_heartbeat.journal.reading import FetchError, fetched
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
 from tests.support.s3 import BUCKET, serving, upload
@@ -43,134 +45,107 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield client
 
 
+def copied(journal: str, *days: date | None, around: int = 0) -> dict[str, str]:
+    """Return the files of the copy by their paths in it."""
+    first, last = days or (None, None)
+    with fetched(journal, first, last, around) as folder:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        copies = {str(path.relative_to(folder)): path.read_text() for path in files}
+    assert not folder.exists()
+    return copies
+
+
 @pytest.mark.parametrize(
-    ("first", "last", "days"),
+    ("first", "last", "around", "days"),
     [
-        (None, None, "13 14 15"),
-        (date(2026, 3, 14), None, "14 15"),
-        (None, date(2026, 3, 14), "13 14"),
-        (date(2026, 3, 14), date(2026, 3, 14), "14"),
-        (date(2026, 3, 16), date(2026, 3, 20), ""),
-        (date(2025, 1, 1), date(2026, 3, 13), "13"),
+        (None, None, 0, "13 14 15"),
+        (date(2026, 3, 14), None, 0, "14 15"),
+        (None, date(2026, 3, 14), 0, "13 14"),
+        (date(2026, 3, 14), date(2026, 3, 14), 0, "14"),
+        (date(2026, 3, 16), date(2026, 3, 20), 0, ""),
+        (date(2026, 3, 15), date(2026, 3, 15), 1, "14 15"),
+        (date.min, date.max, 1, "13 14 15"),
     ],
 )
 def test_the_segments_of_the_days_are_copied_and_nothing_else(
-    s3: Any, tmp_path: Path, first: date | None, last: date | None, days: str
+    s3: Any, first: date | None, last: date | None, around: int, days: str
 ) -> None:
     for key in (*KEYS, *OTHERS):
         s3.put_object(Bucket=BUCKET, Key=key, Body=key.encode())
-    count = fetch(f"{JOURNAL}/", tmp_path, first, last)
     wanted = [key for key in KEYS if any(f"dt=2026-03-{day}" in key for day in days.split())]
-    found = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sorted(path.read_text() for path in found) == sorted(wanted)
-    assert {f"prod/eu/{path.relative_to(tmp_path)}" for path in found} == set(wanted)
-    assert count == len(wanted)
+    copies = copied(f"{JOURNAL}/", first, last, around=around)
+    assert copies == {key.removeprefix("prod/eu/"): key for key in wanted}
 
 
-def test_a_journal_may_be_a_whole_bucket(s3: Any, tmp_path: Path) -> None:
+def test_a_journal_may_be_a_whole_bucket(s3: Any) -> None:
     for key in OTHERS:
         s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
-    assert fetch(f"s3://{BUCKET}", tmp_path) == 1
-    assert (tmp_path / "dt=2026-03-14/worker=w9/seg-1.jsonl.zst").exists()
+    assert list(copied(f"s3://{BUCKET}")) == [OTHERS[-1]]
+
+
+NO_BUCKET = "'s3://no-bucket/prod' can't be read: .*NoSuchBucket.*boto3 finds region.*s3:ListBucket"
+NOTHING = f"there is no journal at 's3://{BUCKET}/typo'.* sqs_heartbeat_journal"
 
 
 @pytest.mark.parametrize(
-    ("journal", "fault"),
+    ("journal", "variables", "fault"),
     [
+        ("s3://no-bucket/prod", {}, NO_BUCKET),
+        ("s3://", {}, "'s3://' must be a folder, or s3://BUCKET/PREFIX"),
+        (f"s3://{BUCKET}/typo", {}, NOTHING),
+        (JOURNAL, {}, f"'{JOURNAL}/dt=2026-02-31/.*' .* not a valid day: move"),
         (
-            "s3://no-bucket/prod",
-            "'s3://no-bucket/prod' can't be read: .*NoSuchBucket.*s3:ListBucket",
+            JOURNAL,
+            {"AWS_ENDPOINT_URL_S3": "localhost:4566"},
+            r"can't be read: .*localhost:4566.* boto3 finds region",
         ),
-        ("s3://", "'s3://' must be a folder, or s3://BUCKET/PREFIX"),
         (
-            f"s3://{BUCKET}/typo",
-            f"there is no journal at 's3://{BUCKET}/typo'.* sqs_heartbeat_journal",
+            JOURNAL,
+            {
+                "AWS_ACCESS_KEY_ID": "",
+                "AWS_SECRET_ACCESS_KEY": "",
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_SHARED_CREDENTIALS_FILE": "none",
+            },
+            "Unable to locate credentials.*boto3 finds region",
         ),
     ],
 )
 def test_a_journal_that_s3_does_not_return_is_an_error(
-    s3: Any, tmp_path: Path, journal: str, fault: str
+    s3: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    journal: str,
+    variables: dict[str, str],
+    fault: str,
 ) -> None:
-    with pytest.raises(FetchError, match=fault):
-        fetch(journal, tmp_path)
-
-
-def test_a_folder_of_no_day_is_named_by_its_key(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0].replace("03-13", "02-31"), Body=b"")
-    with pytest.raises(FetchError, match=f"'{JOURNAL}/dt=2026-02-31/.*' .* not a valid day: move"):
-        fetch(JOURNAL, tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(FetchError, match=fault):
+        copied(journal)
 
 
-def test_a_wrong_setting_of_boto3_is_an_error(
-    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_object_that_is_gone_when_its_turn_comes_is_an_error(
+    s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost:4566")
-    with pytest.raises(FetchError, match=r"can't be read: .*localhost:4566.* boto3 finds region"):
-        fetch(JOURNAL, tmp_path)
-
-
-def test_a_missing_place_for_temporary_folders_is_an_error(
-    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with (
-        pytest.raises(
-            FetchError, match=r"can't be copied to '.*none': .*set TMPDIR to use another"
-        ),
-        fetched(JOURNAL, None, None, 0),
-    ):
-        pass
-
-
-def test_missing_credentials_are_an_error(
-    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    with pytest.raises(FetchError, match=r"Unable to locate credentials.*boto3 finds region"):
-        fetch(JOURNAL, tmp_path)
-
-
-def test_an_object_that_is_gone_when_its_turn_comes_is_an_error(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
-
-    class Racing:
-        """Lists objects that are removed before their download."""
-
-        get_paginator = s3.get_paginator
-
-        def download_file(self, bucket: str, key: str, *rest: Any, **options: Any) -> None:
-            s3.delete_object(Bucket=bucket, Key=key)
-            s3.download_file(bucket, key, *rest, **options)
-
+    monkeypatch.setattr(reading, "_keys", lambda *_: iter([KEYS[1]]))
     with pytest.raises(FetchError, match=r"can't be read: .*404"):
-        fetch(JOURNAL, tmp_path, client=Racing())
+        copied(JOURNAL)
 
 
-def test_a_full_folder_is_an_error(s3: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["missing", "full"])
+def test_a_place_for_temporary_folders_that_cannot_be_used_is_an_error(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
-    (tmp_path / "full").touch()
-    with pytest.raises(
-        FetchError, match=r"can't be copied to '.*full': .*set TMPDIR to use another"
-    ):
-        fetch(JOURNAL, tmp_path / "full")
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "days"),
-    [
-        (date(2026, 3, 15), date(2026, 3, 15), {"14", "15"}),
-        (date.min, date.max, {"13", "14", "15"}),
-    ],
-)
-def test_the_days_around_are_copied_too(s3: Any, first: date, last: date, days: set[str]) -> None:
-    for key in KEYS:
-        s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
-    with fetched(JOURNAL, first, last, 1) as folder:
-        assert {path.name[-2:] for path in folder.iterdir()} == days
-    assert not folder.exists()
+    if what == "missing":
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    else:
+        full = OSError(28, "No space left on device")
+        monkeypatch.setattr(Path, "mkdir", Mock(side_effect=full))
+    with pytest.raises(FetchError, match=r"can't be copied to '.*': .*set TMPDIR to use another"):
+        copied(JOURNAL)
 
 
 def test_a_journal_on_s3_is_printed_as_if_it_were_a_folder(s3: Any, tmp_path: Path) -> None:

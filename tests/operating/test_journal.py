@@ -16,8 +16,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
+from celery_sqs_heartbeat.journal import folder
 from celery_sqs_heartbeat.journal import journal as journals
-from celery_sqs_heartbeat.journal import segments
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.reading import closed_segments, open_segments, read_journal
 from tests.support.markdown import blocks
@@ -31,11 +31,11 @@ WRITER = """
 import os, sys
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
-from celery_sqs_heartbeat.journal import segments
+from celery_sqs_heartbeat.journal import folder
 from tests.unit.journal.samples import event_of
 journals.WRITE_SECONDS = 0.002
 target, lines = sys.argv[1], int(sys.argv[2])
-segments.SEGMENT_BYTES = lines * 300
+folder.SEGMENT_BYTES = lines * 300
 journal = journals.Journal(target)
 journal.start(WorkerInfo())
 event = event_of(task="proj." + "x" * 80)
@@ -145,7 +145,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_journal_is_in_s3_when_its_worker_has_ended(
     server: ThreadedMotoServer, spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT_BYTES", 2_000)
+    monkeypatch.setattr(folder, "SEGMENT_BYTES", 2_000)
     monkeypatch.setattr(journals, "WRITE_SECONDS", 0.01)
     journal = Journal("s3://journals/prod/eu")
     journal.start(WorkerInfo())

@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow.parquet
 import zstandard
 
-from celery_sqs_heartbeat.journal.folder import day_of, segment_path
-from celery_sqs_heartbeat.journal.reading import closed_path
+from celery_sqs_heartbeat.journal.folder import closed_path, day_of, segment_path
 from celery_sqs_heartbeat.pipeline.schema import Table
 from tests.pipeline.builders import DAY, SECOND
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
-from celery_sqs_heartbeat.journal.segments import SegmentWriter
+from celery_sqs_heartbeat.journal.folder import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline.engine.intake import write_lines
 from celery_sqs_heartbeat.pipeline.errors import PipelineError

@@ -16,8 +16,8 @@ import zstandard
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
-from celery_sqs_heartbeat.journal.folder import segment_path
-from celery_sqs_heartbeat.journal.reading import closed_path, closed_segments, read_journal, unpack
+from celery_sqs_heartbeat.journal.folder import closed_path, segment_path
+from celery_sqs_heartbeat.journal.reading import closed_segments, read_journal, unpack
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.jobs import refresh
 from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL, receives

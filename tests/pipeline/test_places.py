@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.journal.fetching import FetchError
+from celery_sqs_heartbeat.journal.reading import FetchError
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engine.stream import start
 from celery_sqs_heartbeat.pipeline.engines import engine_of

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.journal.checking import TABLE_NAMES
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.journal.kinds import TABLE_NAMES
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
 from tests.pipeline.builders import frame_of
 

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
-from celery_sqs_heartbeat.journal.reading import closed_path
+from celery_sqs_heartbeat.journal.folder import closed_path
 from celery_sqs_heartbeat.pipeline import engines
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
 from celery_sqs_heartbeat.pipeline.engine import session

@@ -69,8 +69,9 @@ PLAIN_OF_CLASS = {
     ("_Wanted", "message"),
     # By the names of tasks, and names of attributes.
     *(("ConsumedQueue", name) for name in ("task_terms", "attributes")),
-    # A metric's name.
+    # A metric's name, and an attribute's.
     ("Measurement", "metric"),
+    ("Field", "attribute"),
     # The output of commands.
     ("Style", "color"),
     ("Styled", "text"),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from celery_sqs_heartbeat.cli.doctor.place_facts import Place, PlaceFacts
 from celery_sqs_heartbeat.cli.page_requests import serves_health
-from celery_sqs_heartbeat.journal.folder import Root
-from celery_sqs_heartbeat.journal.segments import write_all
+from celery_sqs_heartbeat.journal.folder import Root, create, write_all
 from celery_sqs_heartbeat.journal.shipping import new_shipping_client, own_spool
 from celery_sqs_heartbeat.observe.status import StatusServer
 from celery_sqs_heartbeat.settings import Settings
@@ -54,12 +53,13 @@ def _nearest(path: Path) -> Path:
 
 
 def _write_in(path: Path, *, is_private: bool) -> None:
-    name = f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
-    with Root(path, is_private=is_private).opened() as folder, folder.create(name) as file:
+    name = Path(f".doctor-{os.getpid()}-{os.urandom(4).hex()}")
+    place = Root(path, is_private=is_private).located(name)
+    with create(place) as file:
         try:
             write_all(file, _SAMPLE)
         finally:
-            folder.remove(name)
+            place.unlink()
 
 
 def _make_in(parent: Path) -> None:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import click
 
-from celery_sqs_heartbeat.journal.kinds import local_folder
+from celery_sqs_heartbeat.journal.checking import local_folder
 from celery_sqs_heartbeat.pipeline.options import AUTO, SAIL, SPARK
 from celery_sqs_heartbeat.settings.address import S3
 

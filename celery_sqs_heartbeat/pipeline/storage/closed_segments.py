@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.common.days import Span
-from celery_sqs_heartbeat.journal.reading import closed_segments
-from celery_sqs_heartbeat.journal.zstd_frames import is_whole
+from celery_sqs_heartbeat.journal.reading import closed_segments, is_complete
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.storage.line_marks import RELATIVE
 from celery_sqs_heartbeat.pipeline.storage.path_checks import here
@@ -73,7 +72,7 @@ def closed_here(journal: Path, span: Span) -> Iterator[Closed]:
         # A segment that is removed just now is not read either.
         with suppress(FileNotFoundError):
             if day is not None and day in span:
-                yield Closed(path.relative_to(journal).as_posix(), day, not is_whole(path))
+                yield Closed(path.relative_to(journal).as_posix(), day, not is_complete(path))
 
 
 def _by_spark(spark: SparkSession, journal: str, span: Span) -> Iterator[Closed]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days, Span
-from celery_sqs_heartbeat.journal.kinds import local_folder
+from celery_sqs_heartbeat.journal.checking import local_folder
 from celery_sqs_heartbeat.journal.reading import all_segments
 from celery_sqs_heartbeat.pipeline.storage.closed_segments import ANY_SEGMENT, SCHEMA
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file

@@ -13,11 +13,13 @@ from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.journal import checking
 from celery_sqs_heartbeat.journal.checking import (
     GIVE_JOURNAL,
+    Kind,
     check_given,
     check_segments,
+    kind_of,
+    local_folder,
     wrong_kind,
 )
-from celery_sqs_heartbeat.journal.kinds import Kind, kind_of, local_folder
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import TABLES, Table
 from celery_sqs_heartbeat.pipeline.storage.table_files import check_columns

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.journal.reading import fetched
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.settings.address import S3
 
@@ -65,9 +66,6 @@ def within_reach(
     if not is_out_of_reach(spark, journal):
         yield journal
         return
-    # Imported here because boto3 takes a tenth of a second, and most journals are in a folder.
-    from celery_sqs_heartbeat.journal.fetching import fetched
-
     progress("copying the journal from S3")
     with fetched(journal, first, last, _AROUND) as folder:
         yield str(folder)

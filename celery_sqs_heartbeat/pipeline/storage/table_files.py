@@ -7,7 +7,12 @@ from pathlib import Path
 
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
-from celery_sqs_heartbeat.journal.kinds import day_folders, entries_if_any, range_text, unreadable
+from celery_sqs_heartbeat.journal.checking import (
+    day_folders,
+    entries_if_any,
+    range_text,
+    unreadable,
+)
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, WORKERS, Table
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file

@@ -10,11 +10,14 @@ from typing import Any
 
 import zstandard
 
+from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal.fields import Origin
 from celery_sqs_heartbeat.journal.folder import Root
+from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
+from tests.support.waiting import PATIENCE
 
 #: 2026-03-14 15:09:26 UTC, in microseconds.
 WALL = 1_773_500_966_000_000
@@ -64,12 +67,26 @@ class Clocks:
         return round(self.now * 1_000_000) + self.offset
 
 
+def journal_at(target: Path | str, clocks: Clocks | None = None, **options: Any) -> Journal:
+    """Return a journal that is not started: the test calls its steps."""
+    clocks = clocks or Clocks()
+    return Journal(str(target), clock=clocks.clock, wall=clocks.wall, **options)
+
+
+def run_journal(target: Path | str, **options: Any) -> Journal:
+    """Run a journal, which recovers and uploads what it finds, and records one event."""
+    journal = journal_at(target, **options)
+    journal.start(WorkerInfo())
+    journal(event_of())
+    journal.close(PATIENCE)
+    return journal
+
+
 @dataclass
 class Disk:
     """Makes files that take only `room` more bytes, all together, in place of `folder.FileIO`."""
 
     room: float = float("inf")
-    error: int = errno.ENOSPC
 
     def __call__(self, descriptor: int, mode: str) -> FileIO:
         disk = self
@@ -77,7 +94,7 @@ class Disk:
         class File(FileIO):
             def write(self, data: Any) -> int:
                 if not disk.room:
-                    raise OSError(disk.error, "the disk does not want to")
+                    raise OSError(errno.ENOSPC, "the disk does not want to")
                 part = bytes(data)[: int(min(disk.room, 1 << 30))]
                 disk.room -= len(part)
                 return super().write(part)
@@ -93,11 +110,6 @@ def fail(error: OSError) -> None:
 def own(folder: Path) -> Root:
     """Return the root of a journal for a worker that writes to this folder."""
     return Root(folder, is_private=False)
-
-
-def line_at(ts: int, text: str = "") -> tuple[int, bytes]:
-    """Return a line with a time, in the form that the writer takes."""
-    return ts, b'{"v":1,"ts":%d,"text":"%s"}\n' % (ts, text.encode())
 
 
 def files_in(folder: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import subprocess
@@ -36,7 +35,6 @@ from celery_sqs_heartbeat.journal.reading import parse
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
-from celery_sqs_heartbeat.leases.message import queue_name
 from tests.fuzz.shapes import FUZZ
 from tests.unit.journal.samples import ORIGIN, STARTED, answered, event_of
 
@@ -160,25 +158,13 @@ def test_a_worker_event_has_exactly_this_line(ev: str) -> None:
     assert line_of(fields).decode() == f"{HEAD}{ev}{WID}{rest}}}\n"
 
 
-def test_every_event_of_the_contract_has_its_line_here() -> None:
-    assert set(EVENTS) == {kind.value for kind in GOLDEN} | set(WORKERS)
-
-
-LINES = [
-    *(fields_of(event, 9, ORIGIN) for event, _ in GOLDEN.values()),
-    *(fields for fields, _ in WORKERS.values()),
-]
-
-
-def test_no_line_has_a_field_that_the_table_does_not_allow() -> None:
-    events_by_field = {field.name: field.events for field in FIELDS}
-    for line in LINES:
-        for name in line:
-            assert line["ev"] in events_by_field[name], name
-
-
-def test_every_field_of_the_table_is_in_a_line() -> None:
-    assert {name for line in LINES for name in line} == {field.name for field in FIELDS}
+def test_lines_have_the_events_and_fields_of_the_table_and_no_others() -> None:
+    lines = [fields_of(event, 9, ORIGIN) for event, _ in GOLDEN.values()]
+    lines += [fields for fields, _ in WORKERS.values()]
+    assert {line["ev"] for line in lines} == set(EVENTS)
+    allowed = {field.name: field.events for field in FIELDS}
+    assert not [name for line in lines for name in line if line["ev"] not in allowed[name]]
+    assert {name for line in lines for name in line} == set(allowed)
 
 
 #: How the page names the events that may have a field, unless it lists them.
@@ -217,43 +203,26 @@ def test_times_are_whole_microseconds_that_fit(seconds: float | None, expected: 
     assert microseconds(seconds) == expected
 
 
-def test_a_queue_is_recorded_by_its_name() -> None:
-    assert queue_name("https://sqs.eu-west-1.amazonaws.com/123456789012/work.fifo") == "work.fifo"
-    assert queue_name("work") == "work"
-
-
 def test_a_worker_has_an_id_for_each_start() -> None:
     first = Identity.here(started=1)
     assert re.fullmatch("w[0-9a-f]{11}", first.wid)
     assert first.wid == Identity.here(started=1).wid != Identity.here(started=2).wid
 
 
-texts = st.text(max_size=20)
-seconds = st.floats(-1e9, 1e9)
 events = st.builds(
     Event,
-    kind=st.sampled_from(EventKind),
     at=st.floats(0, 1e9),
-    queue_url=texts,
-    message_id=texts,
-    task=st.none() | st.text(st.characters(), max_size=20),
-    task_id=st.none() | texts,
-    receive_count=st.integers(0, 2**31 - 1),
-    slack=st.floats(),
-    receipt_handle=texts,
-    visibility_timeout=st.integers(0, 43_200),
-    held_for=seconds,
-    ended_for=st.none() | seconds,
-    cause=texts,
-    sent_time=st.none() | st.floats(),
-    first_received_time=st.none() | st.floats(),
-    group=st.none() | texts,
-    sequence_number=st.none() | texts,
-    action=st.none() | st.sampled_from(Action),
-    outcome=st.none() | st.sampled_from(Outcome),
-    call_number=st.integers(0, 2**62),
-    batch=st.integers(1, 10),
-    seconds=seconds,
+    task=st.none() | st.text(st.characters()),
+    receipt_handle=...,
+    held_for=...,
+    ended_for=...,
+    cause=...,
+    sent_time=...,
+    first_received_time=...,
+    group=...,
+    action=...,
+    outcome=...,
+    seconds=...,
 )
 
 
@@ -279,11 +248,6 @@ def test_a_torn_line_is_not_read(event: Event, data: st.DataObject) -> None:
     assert parse(line[: data.draw(st.integers(0, len(line) - 1))]) is None
 
 
-@pytest.mark.parametrize("line", [b'{"v":1,oops}\n', b"\0\0{}\n", b"[]\n", b'{"v":"\xff"}\n'])
-def test_invalid_lines_are_not_read(line: bytes) -> None:
-    assert parse(line) is None
-
-
 def test_the_contract_is_imported_without_anything_heavy() -> None:
     code = (
         "import sys, celery_sqs_heartbeat.journal.fields;"
@@ -293,8 +257,3 @@ def test_the_contract_is_imported_without_anything_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"boto3", "botocore", "celery", "kombu", "zstandard", "click"} & set(loaded)
-
-
-def test_any_json_reader_reads_the_contract() -> None:
-    event, _ = GOLDEN[K.MESSAGE_RECEIVED]
-    assert json.loads(line_of(fields_of(event, 1, ORIGIN)))["ev"] == "message-received"

@@ -7,15 +7,13 @@ import threading
 import time
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from celery_sqs_heartbeat.journal import shipping
-from celery_sqs_heartbeat.journal.folder import Root
-from celery_sqs_heartbeat.journal.segments import lock
+from celery_sqs_heartbeat.journal.folder import Root, lock
 from celery_sqs_heartbeat.journal.shipping import SHIP_SECONDS, Shipper
 from celery_sqs_heartbeat.settings.address import Destination
 from tests.support.waiting import PATIENCE, wait_until
@@ -23,6 +21,7 @@ from tests.unit.journal.samples import DAY, files_in
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
 DEAD = EndpointConnectionError(endpoint_url="https://s3")
+KEY = f"dt={DAY}/worker=w/seg-%d.jsonl.zst"
 
 
 class Bucket:
@@ -30,7 +29,8 @@ class Bucket:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
-        self.faults: list[Exception | None] = []
+        self.faults: list[Exception] = []
+        self.is_answering = True
         self.gate = threading.Event()
         self.gate.set()
         self.calls = 0
@@ -38,165 +38,126 @@ class Bucket:
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
         self.calls += 1
         self.gate.wait()
-        fault = self.faults.pop(0) if self.faults else None
-        if fault:
-            raise fault
+        if self.faults:
+            raise self.faults.pop(0)
         self.objects[f"{Bucket}/{Key}"] = Body
+        if not self.is_answering:
+            raise DEAD
 
 
 @pytest.fixture
-def bucket() -> Bucket:
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    monkeypatch.setattr("random.random", lambda: 1.0)
     return Bucket()
 
 
-@pytest.fixture(autouse=True)
-def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("random.random", lambda: 1.0)
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    folder = tmp_path / "spool"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture
-def shipper(tmp_path: Path, bucket: Bucket) -> Shipper:
-    return shipper_of(tmp_path, bucket)
+def shipper(spool: Path, bucket: Bucket) -> Shipper:
+    place = Destination(bucket="b", prefix="journal")
+    return Shipper(Root(spool, is_private=True), place, lambda: bucket)
 
 
-def shipper_of(folder: Path, bucket: Bucket) -> Shipper:
-    destination = Destination(bucket="b", prefix="journal")
-    return Shipper(Root(folder, is_private=True), destination, lambda: bucket)
-
-
-def later() -> float:
-    return time.monotonic() + PATIENCE
-
-
-def closed(folder: Path, number: int, lines: int = 3, age: int = 0, day: str = DAY) -> Path:
-    path = folder / f"dt={day}" / "worker=w" / f"seg-{number}.jsonl.zst"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(zstandard.compress(b'{"v":1}\n' * lines))
+def closed(spool: Path, number: int, age: int = 0, day: str = DAY) -> bytes:
+    """Write a closed segment of three lines, and return its content."""
+    path = spool / (KEY % number).replace(DAY, day)
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    path.write_bytes(zstandard.compress(b'{"v":1}\n' * 3))
     os.utime(path, (1_000 - age, 1_000 - age))
-    return path
+    return path.read_bytes()
 
 
-def test_closed_segments_are_shipped_then_removed(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper
+def test_complete_segments_are_shipped_then_removed(
+    spool: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
-    bodies = [closed(tmp_path, number).read_bytes() for number in (1, 2)]
+    bodies = {f"b/journal/{KEY % number}": closed(spool, number) for number in (1, 2)}
+    others = [spool / (KEY % 3).replace("zst", "open"), spool / (KEY % 4).replace("seg", ".seg")]
+    for path in others:
+        path.touch()
     assert shipper.ship() == SHIP_SECONDS
-    assert bucket.objects == {
-        f"b/journal/dt={DAY}/worker=w/seg-{number}.jsonl.zst": body
-        for number, body in enumerate(bodies, 1)
-    }
+    assert bucket.objects == bodies
     assert shipper.shipped == 2
-    assert files_in(tmp_path) == []
+    assert len(files_in(spool)) == len(others)
     shipper.ship()
     assert bucket.calls == 2
 
 
-def test_the_empty_folders_of_earlier_days_are_removed(tmp_path: Path, shipper: Shipper) -> None:
+def test_the_empty_folders_of_earlier_days_are_removed(spool: Path, shipper: Shipper) -> None:
     days = ("2026-03-11", "2026-03-12", "2026-03-13", DAY)
     for day in days:
-        closed(tmp_path, 1, day=day)
-    left = tmp_path / "dt=2026-03-11" / "worker=w" / "seg-2.jsonl.open"
-    left.write_bytes(b"")
+        closed(spool, 1, day=day)
+    (spool / "dt=2026-03-11" / "worker=w" / "seg-2.jsonl.open").touch()
     shipper.ship()
-    kept = [f"dt={day}" for day in days if day != "2026-03-12"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == kept
-    assert left.exists()
-
-
-def test_no_segment_is_shipped_before_it_is_complete(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper
-) -> None:
-    folder = closed(tmp_path, 1).parent
-    (folder / "seg-2.jsonl.open").write_bytes(b"")
-    (folder / ".seg-2.jsonl.zst").write_bytes(b"")
-    shipper.ship()
-    assert len(bucket.objects) == 1
-    assert len(files_in(tmp_path)) == 2
+    assert {path.name for path in spool.iterdir()} == {f"dt={day}" for day in days} - {
+        "dt=2026-03-12"
+    }
 
 
 @pytest.mark.parametrize("fault", [DENIED, DEAD, OSError("reset"), ValueError("anything")])
 def test_a_failure_keeps_the_segment_and_is_logged_once(
     fault: Exception,
-    tmp_path: Path,
+    spool: Path,
     bucket: Bucket,
     shipper: Shipper,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for number in (1, 2):
-        closed(tmp_path, number)
-    bucket.faults = [fault] * 3
-    assert [shipper.ship() for _ in range(3)] == [1, 2, 4]
-    assert bucket.calls == 3
-    assert len(files_in(tmp_path)) == 2
+    closed(spool, 1)
+    bucket.faults = [fault] * 10
+    assert [shipper.ship() for _ in range(10)] == [1, 2, 4, 8, 16, 32, *[60] * 4]
+    assert len(files_in(spool)) == 1
     assert shipper.ship() == SHIP_SECONDS
-    assert len(bucket.objects) == 2
-    assert files_in(tmp_path) == []
-    logged = [record.message for record in caplog.records]
-    assert len(logged) == 2
-    assert "the upload of the journal to s3://b does not work" in logged[0]
-    assert "the upload of the journal to s3://b works again" in logged[1]
-
-
-def test_pauses_grow_to_a_minute_at_most(tmp_path: Path, bucket: Bucket, shipper: Shipper) -> None:
-    closed(tmp_path, 1)
-    bucket.faults = [DEAD] * 20
-    assert [shipper.ship() for _ in range(20)][5:] == [32, *[60] * 14]
-    assert shipper.ship() == SHIP_SECONDS
-    closed(tmp_path, 2)
-    bucket.faults = [DEAD]
+    assert files_in(spool) == []
+    first, second = [record.message for record in caplog.records]
+    assert "the upload of the journal to s3://b does not work" in first
+    assert "the upload of the journal to s3://b works again" in second
+    closed(spool, 2)
+    bucket.faults = [fault]
     assert shipper.ship() == 1
 
 
 def test_an_unconfirmed_put_is_repeated_to_the_same_key(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper
+    spool: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
-    path = closed(tmp_path, 1)
-    body, put = path.read_bytes(), bucket.put_object
-
-    def unanswered(**call: Any) -> None:
-        put(**call)
-        raise DEAD
-
-    bucket.put_object = unanswered  # type: ignore[method-assign]
+    body = closed(spool, 1)
+    bucket.is_answering = False
     shipper.ship()
-    assert path.exists()
-    bucket.put_object = put  # type: ignore[method-assign]
+    assert len(files_in(spool)) == 1
+    bucket.is_answering = True
     shipper.ship()
     assert list(bucket.objects.values()) == [body]
-    assert files_in(tmp_path) == []
+    assert files_in(spool) == []
 
 
-def test_the_next_worker_ships_the_segments_left_behind(
-    tmp_path: Path, bucket: Bucket, caplog: pytest.LogCaptureFixture
-) -> None:
-    closed(tmp_path, 1)
-    first, second = (shipper_of(tmp_path, bucket) for _ in range(2))
-    bucket.faults = [DEAD] * 2
-    first.start()
-    first.finish(later())
-    assert "1 segment of the journal not uploaded yet" in caplog.text
-    assert str(tmp_path) in caplog.text
-    second.ship()
-    assert len(bucket.objects) == 1
-
-
-def test_the_end_does_not_wait_for_a_pause(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failures", [1, 2])
+def test_the_end_waits_for_no_pause_and_reports_what_is_left(
+    failures: int,
+    spool: Path,
+    bucket: Bucket,
+    shipper: Shipper,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(shipping, "_FIRST_PAUSE", 3600.0)
     monkeypatch.setattr(shipping, "_LONGEST_PAUSE", 3600.0)
-    closed(tmp_path, 1)
-    bucket.faults = [DEAD]
+    closed(spool, 1)
+    bucket.faults = [DEAD] * failures
     shipper.start()
     wait_until(lambda: bucket.calls)
-    shipper.finish(later())
-    assert shipper.shipped == 1
+    shipper.finish(time.monotonic() + PATIENCE)
+    assert shipper.shipped == 2 - failures
+    left = "1 segment of the journal not uploaded yet; the next worker that uses"
+    assert (f"{left} {spool}" in caplog.text) == (failures == 2)
 
 
-def test_a_hanging_s3_does_not_delay_the_end(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper
-) -> None:
-    closed(tmp_path, 1)
+def test_a_hanging_s3_does_not_delay_the_end(spool: Path, bucket: Bucket, shipper: Shipper) -> None:
+    closed(spool, 1)
     bucket.gate.clear()
     shipper.start()
     wait_until(lambda: bucket.calls)
@@ -207,10 +168,10 @@ def test_a_hanging_s3_does_not_delay_the_end(
 
 
 def test_two_workers_do_not_ship_one_segment_at_once(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper
+    spool: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
-    path = closed(tmp_path, 1)
-    with FileIO(path) as other:
+    closed(spool, 1)
+    with FileIO(spool / (KEY % 1)) as other:
         lock(other)
         shipper.ship()
         assert bucket.calls == 0
@@ -218,26 +179,24 @@ def test_two_workers_do_not_ship_one_segment_at_once(
     assert bucket.calls == 1
 
 
-def test_the_spool_is_bounded_while_s3_is_down(
-    tmp_path: Path, bucket: Bucket, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
+def test_the_oldest_segments_are_dropped_while_s3_is_down_and_reported(
+    spool: Path,
+    bucket: Bucket,
+    shipper: Shipper,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    size = closed(tmp_path, 1, age=10).stat().st_size
+    size = len(closed(spool, 1, age=10))
     monkeypatch.setattr(shipping, "SPOOL_BYTES", 2 * size)
     bucket.faults = [DEAD] * 10
     shipper.ship()
     assert (shipper.lost, shipper.waiting_bytes) == (0, size)
     for number, age in ((2, 30), (3, 20), (4, 5)):
-        closed(tmp_path, number, age=age)
+        closed(spool, number, age=age)
+    (spool / (KEY % 3)).write_bytes(b"x" * size)
+    os.utime(spool / (KEY % 3), (1_000 - 20, 1_000 - 20))
     shipper.ship()
-    # The segments that were closed first are dropped.
-    assert [name[-15:] for name in files_in(tmp_path)] == ["seg-1.jsonl.zst", "seg-4.jsonl.zst"]
-    assert (shipper.lost, shipper.waiting_bytes) == (6, 2 * size)
-
-
-def test_a_damaged_segment_can_be_dropped_too(
-    tmp_path: Path, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shipping, "SPOOL_BYTES", 0)
-    closed(tmp_path, 1).write_bytes(b"no zstd" * 10)
-    shipper.ship()
-    assert (shipper.lost, files_in(tmp_path)) == (0, [])
+    assert files_in(spool) == [KEY % 1, KEY % 4]
+    # A damaged segment can be dropped, too, but its lines can't be counted.
+    assert (shipper.lost, shipper.waiting_bytes) == (3, 2 * size)
+    assert f"waited for S3 in {spool}; lines lost so far: 3" in caplog.text

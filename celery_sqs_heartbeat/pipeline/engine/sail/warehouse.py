@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_sqs_heartbeat.journal.kinds import local_folder
+from celery_sqs_heartbeat.journal.checking import local_folder
 from celery_sqs_heartbeat.pipeline.engine.choice import PATTERN
 from celery_sqs_heartbeat.pipeline.engine.sail.kept_frames import SailKept, write_parquet
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
