@@ -94,17 +94,17 @@ class Demo:
 
     def __init__(self) -> None:
         self.clock, self.sqs, self.chance = DemoClock(), DemoSqs(), random.Random(3)
-        data, metrics = PageData("celery@worker-1"), Metrics()
+        metrics = Metrics()
+        data = PageData(metrics, "celery@worker-1")
         self.keeper = ThreadKeeper(
             self.sqs,
             terms=TERMS,
             clock=self.clock,
             jitter=self.chance.random,
-            observers=[data, metrics],
+            observers=[metrics, data],
             dispatcher=AtOnce(self.sqs),
         )
         metrics.watch(self.keeper)
-        data.watch(self.keeper)
         self.pages = pages_of(data, metrics)
         self.running: dict[str, float] = {}
         self.started: set[str] = set()

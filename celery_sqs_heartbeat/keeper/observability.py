@@ -65,7 +65,8 @@ class Observability:
             # start-up time.
             from celery_sqs_heartbeat.observe.metrics import Metrics
 
-            self._page, self._metrics = PageData(name), Metrics()
+            self._metrics = Metrics()
+            self._page = PageData(self._metrics, name)
         self._address, self._token = status, token
         self._status: StatusServer | None = None
 
@@ -90,7 +91,6 @@ class Observability:
 
             journal = self.journal_stats if self._journal is not None else None
             self._metrics.watch(keeper, journal, polled)
-            self._page.watch(keeper, polled)
             self._status = serve(self._address, pages_of(self._page, self._metrics), self._token)
 
     def describe(self, info: WorkerInfo) -> None:

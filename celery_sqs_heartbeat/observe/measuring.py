@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, NamedTuple, TypeVar
 
 from celery_sqs_heartbeat.common.journal_facts import JournalStats
+from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth, loss_of
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
@@ -23,6 +24,8 @@ _By = TypeVar("_By", bound=Hashable)
 #: Calls and entries that are remembered, so that each is counted once. All events of a call come
 #: within milliseconds of each other.
 _REMEMBERED = 4_096
+#: Minutes for which calls are counted.
+MINUTES = 30
 
 #: What counts each kind of events, and which attribute of the event is its last label.
 _COUNTS: Mapping[EventKind, tuple[str, str]] = {
@@ -55,36 +58,25 @@ class Measurement(NamedTuple):
     value: float = 1.0
 
 
-class CallCount:
-    """Finds the first event of each call and each entry. Safe to use from any thread.
+class Measurer:
+    """Measures one keeper, and knows what its metrics and its page share. Safe for any thread.
 
-    Calls are remembered with the time of their answer, because a restarted keeper counts its
-    calls from 1 again.
+    Attributes:
+        keeper: What is measured; None before `watch`.
+        polled: Returns the state of its queues' polls.
+        stopped: The message groups that have stopped.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen = RecentKeys[tuple[object, ...]](_REMEMBERED)
-
-    def is_new(self, event: Event, *message: str) -> bool:
-        """Return whether this is the first event of a call, or of one message's part in it."""
-        key = (event.call_number, event.at, *message)
-        with self._lock:
-            if not event.call_number or key in self._seen:
-                return False
-            self._seen.add(key)
-            return True
-
-
-class Measurer:
-    """Measures one keeper. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._keeper: Watched | None = None
+        self.keeper: Watched | None = None
+        self.polled: Callable[[], Sequence[PolledQueue]] = list
+        self.stopped = StoppedGroups()
         self._journal: Callable[[], JournalStats] | None = None
-        self._polled: Callable[[], Sequence[PolledQueue]] = list
-        self._stopped = StoppedGroups()
-        self._calls = CallCount()
+        self._lock = threading.Lock()
+        # Calls and their entries, with the time of their answers, because a restarted keeper
+        # counts its calls from 1 again.
+        self._seen = RecentKeys[tuple[object, ...]](_REMEMBERED)
+        self._minutes: Counter[tuple[int, CallKind]] = Counter()
         # Of events, and of leases.
         self._counted: set[str] = set()
         self._queues: dict[str, None] = {}
@@ -96,13 +88,13 @@ class Measurer:
         polled: Callable[[], Sequence[PolledQueue]] = list,
     ) -> None:
         """Read the gauges of that keeper, its journal and its polls from now on."""
-        self._keeper, self._journal, self._polled = keeper, journal, polled
+        self.keeper, self._journal, self.polled = keeper, journal, polled
 
     def measure(self, event: Event) -> Iterator[Measurement]:
         """Yield the measurements of an event."""
         queue = queue_name(event.queue_url)
         kind = event.kind
-        self._stopped.note(event)
+        self.stopped.note(event)
         if queue not in self._counted:
             self._counted.add(queue)
             for counted in COUNTED:
@@ -123,10 +115,11 @@ class Measurer:
             yield Measurement("lease_duration", (queue, _ENDS[kind]), event.held_for)
         if action and event.outcome:
             call, outcome = f"{CALL_KIND[action].value}Batch", event.outcome.value
-            if self._calls.is_new(event):
+            if self._is_new(event):
+                self._note_minute(int(event.at // 60), CALL_KIND[action])
                 yield Measurement("calls", (queue, call, outcome))
                 yield Measurement("call_duration", (queue, call), event.seconds)
-            if self._calls.is_new(event, event.message_id):
+            if self._is_new(event, event.message_id):
                 yield Measurement("call_entries", (queue, call, outcome))
 
     def read(self) -> Iterator[Measurement]:
@@ -134,17 +127,37 @@ class Measurer:
 
         A queue that has had leases stays, with zeros.
         """
-        if self._keeper is not None:
-            yield from _read_health(self._keeper.health)
+        if self.keeper is not None:
+            yield from _read_health(self.keeper.health)
             if self._journal is not None:
                 yield from _read_journal(self._journal())
-            yield from _read_polls(self._polled())
-            yield from self._read_leases(self._keeper)
+            yield from _read_polls(self.polled())
+            yield from self._read_leases(self.keeper)
+
+    def calls_by_minute(self) -> Counter[tuple[int, CallKind]]:
+        """Return the number of calls by the minute of their answer, and their kind."""
+        with self._lock:
+            return self._minutes.copy()
+
+    def _is_new(self, event: Event, *message: str) -> bool:
+        """Return whether this is the first event of a call, or of one message's part in it."""
+        key = (event.call_number, event.at, *message)
+        with self._lock:
+            is_new = bool(event.call_number) and key not in self._seen
+            if is_new:
+                self._seen.add(key)
+        return is_new
+
+    def _note_minute(self, minute: int, call: CallKind) -> None:
+        with self._lock:
+            self._minutes[minute, call] += 1
+            for old in [each for each in self._minutes if each[0] < minute - MINUTES]:
+                del self._minutes[old]
 
     def _read_leases(self, keeper: Watched) -> Iterator[Measurement]:
         leases = keeper.snapshot()
         by_queue = grouped(leases, lambda lease: queue_name(lease.queue_url))
-        behind, stopped = behind_others(leases), self._stopped.hidden(keeper.now())
+        behind, stopped = behind_others(leases), self.stopped.hidden(keeper.now())
         self._queues |= dict.fromkeys(by_queue)
         for queue in tuple(self._queues):
             held = by_queue.get(queue, ())

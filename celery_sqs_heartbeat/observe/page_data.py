@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from enum import Enum
@@ -15,17 +15,17 @@ from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind, KeeperHealth, loss_of
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
-from celery_sqs_heartbeat.leases.policy import CALL_KIND
 from celery_sqs_heartbeat.observe.measuring import (
     ENDS,
-    CallCount,
+    MINUTES,
     Key,
+    Measurer,
     behind_others,
     grouped,
     key_of,
     totals,
 )
-from celery_sqs_heartbeat.observe.watched import PolledQueue, StoppedGroups, Watched
+from celery_sqs_heartbeat.observe.watched import PolledQueue, Watched
 
 STUCK = frozenset({"dead", "late", "stalled"})
 #: What may be wrong with a worker, the worst first; all of it makes it unready. `STUCK` is what a
@@ -45,8 +45,6 @@ MAX_TASKS = 500
 MAX_STOPPED = 100
 #: Releases and losses that are remembered.
 HAPPENINGS = 50
-#: Minutes for which calls are counted.
-MINUTES = 30
 #: Extensions that are remembered of a lease. A healthy one has one and a half per timeout.
 _MARKS = 8
 #: Leases whose extensions are remembered. If there are more, those extended longest ago are
@@ -63,30 +61,26 @@ class PageData:
     """Observes a keeper, and returns what the page shows. Safe to use from any thread.
 
     Args:
+        measured: What watches the keeper, and observes its events, too.
         name: The worker's name, for the page's title.
     """
 
-    _keeper: Watched
-
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, measured: Measurer, name: str = "") -> None:
+        self._measured = measured
         self._name = name
-        self._polled: Callable[[], Sequence[PolledQueue]] = list
-        self._stopped = StoppedGroups()
         self._lock = threading.Lock()
-        self._seen = CallCount()
         self._happenings: deque[tuple[str, Event]] = deque(maxlen=HAPPENINGS)
         # All of them, as some are not remembered.
         self._happened = 0
         self._marks: OrderedDict[Key, deque[float]] = OrderedDict()
-        self._calls: Counter[tuple[int, CallKind]] = Counter()
 
-    def watch(self, keeper: Watched, polled: Callable[[], Sequence[PolledQueue]] = list) -> None:
-        """Show the leases and the health of that keeper and its polls. Call it before the rest."""
-        self._keeper, self._polled = keeper, polled
+    @property
+    def _keeper(self) -> Watched:
+        assert self._measured.keeper is not None, "it is watched before the page is served"
+        return self._measured.keeper
 
     def __call__(self, event: Event) -> None:
         """Remember an event for a while."""
-        self._stopped.note(event)
         key = (event.queue_url, event.message_id)
         what = loss_of(event) or _RELEASES.get(event.kind)
         with self._lock:
@@ -101,15 +95,10 @@ class PageData:
             if what and event.cause != DUE_LATER:
                 self._happenings.append((what, event))
                 self._happened += 1
-            if event.action and self._seen.is_new(event):
-                minute = int(event.at // 60)
-                self._calls[minute, CALL_KIND[event.action]] += 1
-                for old in [each for each in self._calls if each[0] < minute - MINUTES]:
-                    del self._calls[old]
 
     def health(self) -> Any:
         """Return the health of the keeper and the polls. Never waits, even if threads hang."""
-        health, queues = self._keeper.health, self._polled()
+        health, queues = self._keeper.health, self._measured.polled()
         troubles = (name for name, is_so in TROUBLES.items() if is_so(health, queues))
         return _shown(
             {
@@ -131,7 +120,7 @@ class PageData:
         now, leases = self._keeper.now(), self._keeper.snapshot()
         with self._lock:
             marks = {key: tuple(times) for key, times in self._marks.items()}
-        stopped = self._stopped.view(now)
+        stopped = self._measured.stopped.view(now)
         behind = behind_others(leases)
         shown = nsmallest(MAX_LEASES, leases, key=lambda lease: lease.expires_in)
         queues = grouped(leases, lambda lease: lease.queue_url)
@@ -178,7 +167,7 @@ class PageData:
         minute = int(now // 60)
         with self._lock:
             happenings, happened = list(reversed(self._happenings)), self._happened
-            calls = self._calls.copy()
+        calls = self._measured.calls_by_minute()
         return _shown(
             {
                 "happenings": [

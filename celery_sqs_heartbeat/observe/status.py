@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import io
 import json
 import logging
 import socket
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The largest size of a request's line and headers, in bytes.
-MAX_REQUEST = 8_192
 #: Answers that are computed at once; one page needs two.
 MAX_ANSWERS = 16
 #: Connections that wait for their clients: to send a request, or to read an answer.
@@ -223,10 +220,6 @@ class _Exchange(BaseHTTPRequestHandler):
     error_content_type, error_message_format = _TEXT, "%(explain)s.\n"
     disable_nagle_algorithm = True
 
-    def setup(self) -> None:
-        super().setup()
-        self.rfile = io.BufferedReader(_Limited(self.connection, "r"))
-
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         answer = self._refuse(path) or self.server.answer(self.connection, path)
@@ -265,20 +258,6 @@ class _Exchange(BaseHTTPRequestHandler):
             "Send the header 'Authorization: Bearer ...' with the value of "
             "sqs_heartbeat_status_token.",
         )
-
-
-class _Limited(socket.SocketIO):
-    """Reads at most one request. The standard library's own limit is some megabytes."""
-
-    _left = MAX_REQUEST
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._left:
-            # Not the end of the request: a host name that is cut short may be another's.
-            raise ConnectionError("the request is too long")
-        count = super().readinto(memoryview(buffer)[: self._left]) or 0
-        self._left -= count
-        return count
 
 
 def _is_own_name(headers: Sequence[str]) -> bool:

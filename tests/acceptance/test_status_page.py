@@ -176,16 +176,6 @@ def test_running_and_waiting_leases_look_different_and_are_counted(
     assert fills[0] != fills[1]
 
 
-def test_all_of_2000_leases_are_counted_though_500_are_listed(page: Any, scene: Observed) -> None:
-    for number in range(1_997):
-        scene.receive(f"m{number}", task="shop.pay")
-    wait_until(lambda: text(page, "#in-flight") == "2,000")
-    wait_until(lambda: len(rows(page)) == 500)
-    assert "The 500 leases that expire first are listed, 1,500 are not." in text(page, "#more")
-    counts = script(page, "[...document.querySelectorAll('h3 .count')].map(e => e.textContent)")
-    assert "1,998 leases: 0 running, 1,998 waiting" in counts
-
-
 @pytest.mark.parametrize("clipboard", ["its own", "none"])
 def test_an_id_can_be_copied_with_the_keyboard_too(page: Any, clipboard: str) -> None:
     if clipboard == "none":
@@ -201,11 +191,6 @@ def test_an_id_can_be_copied_with_the_keyboard_too(page: Any, clipboard: str) ->
     entry = script(page, "document.body.appendChild(document.createElement('textarea'))")
     entry.send_keys("\ue009v")
     wait_until(lambda: entry.get_attribute("value") == message)
-
-
-def test_the_meaning_of_the_figures_is_shown_beside_them(page: Any) -> None:
-    assert "how often it died and" in text(page, "main")
-    assert "how often nothing in the process ran" in text(page, "main")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -307,18 +292,6 @@ def test_the_page_requests_a_token_and_does_not_show_it(driver: Any) -> None:
         assert driver.current_url == f"{scene.url}/"
         stored = "localStorage.length + sessionStorage.length + document.cookie.length"
         assert script(driver, stored) == 0
-
-
-def test_another_page_can_not_read_the_leases(page: Any, scene: Observed, tmp_path: Path) -> None:
-    other = tmp_path / "other.html"
-    other.write_text("<title>other</title>")
-    page.get(other.as_uri())
-    page.set_script_timeout(60)
-    answer = page.execute_async_script(
-        "fetch(arguments[0]).then(() => 'read', error => error.name).then(arguments[1])",
-        f"{scene.url}/leases",
-    )
-    assert answer == "TypeError"
 
 
 def test_the_pictures_of_the_documents_can_be_made(tmp_path: Path) -> None:

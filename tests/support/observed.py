@@ -54,10 +54,11 @@ class Observed:
         **keeper: Any,
     ) -> None:
         self.sqs = Sqs()
-        self.data, self.metrics, self.token = PageData(name), Metrics(), token
+        self.metrics, self.token = Metrics(), token
+        self.data = PageData(self.metrics, name)
         self.keeper = ThreadKeeper(
             self.sqs,
-            observers=[before, self.data, self.metrics],
+            observers=[before, self.metrics, self.data],
             **{"terms": LONG, **keeper},
         )
         # After a standstill it would be late, and so unhealthy at the first request.
@@ -65,7 +66,6 @@ class Observed:
         self.polled = PolledQueues()
         self.polled.asked("orders", QUEUE)
         self.metrics.watch(self.keeper, JournalStats, self.polled.view)
-        self.data.watch(self.keeper, self.polled.view)
 
     def receive(self, name: str, *, queue: str = QUEUE, count: int = 1, **options: Any) -> str:
         """Begin a lease and return its receipt handle."""

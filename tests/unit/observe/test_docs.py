@@ -55,8 +55,9 @@ def test_the_snippets_about_metrics_run(monkeypatch: pytest.MonkeyPatch) -> None
 def payloads() -> dict[str, Any]:
     scene = Observed()
     scene.receive("a")
-    scene.data(event(EventKind.LEASE_EXPIRED))
-    scene.data(event(EventKind.MESSAGE_RELEASED, group="A17", stops_group=True))
+    for observer in (scene.metrics, scene.data):
+        observer(event(EventKind.LEASE_EXPIRED))
+        observer(event(EventKind.MESSAGE_RELEASED, group="A17", stops_group=True))
     return {**scene.data.health(), **scene.data.leases(), **scene.data.events()}
 
 
@@ -114,9 +115,9 @@ def test_a_restart_is_for_stuck_workers_only_as_documented(
     polled.asked("orders", QUEUE)
     for _ in range(2 if fails_for else 0):
         polled.unanswered("orders", clock.now() - fails_for)
-    data = PageData()
-    data.watch(cast("Watched", SimpleNamespace(health=health)), polled.view)
-    pages = pages_of(data, Metrics())
+    metrics = Metrics()
+    metrics.watch(cast("Watched", SimpleNamespace(health=health)), polled=polled.view)
+    pages = pages_of(PageData(metrics), metrics)
     for path, is_well in (("/livez", is_live), ("/readyz", is_ready), ("/healthz", is_ready)):
         answer = pages[path]()
         assert (answer.status == 200) is is_well
