@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -130,16 +129,3 @@ def test_a_queue_either_fits_the_settings_or_is_refused(
     else:
         for scope in every:
             check(scope.terms(own_timeout), settings.interval)
-
-
-@FUZZ
-@given(names=st.lists(st.text(max_size=10).map(PREFIX.__add__) | st.text(max_size=5)))
-def test_each_unknown_name_is_a_fault(names: list[str]) -> None:
-    known = {PREFIX + name for name in NAMES}
-    unknown = {name for name in names if name.lower().startswith(PREFIX)} - known
-    if unknown:
-        with pytest.raises(ConfigurationError) as caught:
-            read_settings(lambda name: None, names=names)
-        assert len(caught.value.faults) == len(unknown)
-    else:
-        read_settings(lambda name: None, names=names)

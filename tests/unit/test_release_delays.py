@@ -1,9 +1,11 @@
-"""What decides the release delay after a failure, and what is logged."""
+"""The release delay after a failure: what each form gives, what decides, and what is logged."""
 
 from __future__ import annotations
 
 import functools
 import logging
+import pickle
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -12,8 +14,14 @@ from unittest.mock import Mock
 
 import pytest
 from celery.exceptions import WorkerShutdown, WorkerTerminate
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.settings import Settings, read_settings
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.policy import cut_release_delay
+from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.settings.release_delay import ExponentialDelay, backoff
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import settling
@@ -21,39 +29,32 @@ from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.settling import UNKNOWN, Delays, TaskFailure
 from tests.support.leases import lease_of
 
-REDRIVE = QueueAttributes(30, max_receive_count=5)
-NO_REDRIVE = QueueAttributes(30)
+REDRIVE, NO_REDRIVE = QueueAttributes(30, max_receive_count=5), QueueAttributes(30)
+UNKNOWN_QUEUE = QueueAttributes(is_known=False)
 
 
 def after(
     setting: Any,
     *,
     receive_count: int = 1,
-    queue: QueueAttributes = REDRIVE,
+    queue: QueueAttributes = NO_REDRIVE,
     ended: TaskFailure = UNKNOWN,
     backoff: float | None = None,
+    sent_time: float | None = None,
+    of_queue: Any = None,
+    of_task: Any = None,
 ) -> float | None:
-    settings = read_settings({"sqs_heartbeat_release_delay": setting}.get)
-    return after_all(
-        settings, receive_count=receive_count, queue=queue, ended=ended, backoff=backoff
-    )
-
-
-def after_all(
-    settings: Settings,
-    *,
-    receive_count: int = 1,
-    queue: QueueAttributes = REDRIVE,
-    ended: TaskFailure = UNKNOWN,
-    backoff: float | None = None,
-) -> float | None:
-    """Return the delay after a failure, with every setting that has an influence."""
+    """Return the delay after a failure of a message, with every setting that has an influence."""
+    conf = {"sqs_heartbeat_release_delay": setting}
+    if of_queue is not None:
+        conf["sqs_heartbeat_queues"] = {"q": {"release_delay": of_queue}}
+    tasks = {} if of_task is None else {"work": {"release_delay": of_task}}
     lease = lease_of("h")
-    lease.receive_count, lease.sent_time = receive_count, time.time() - 60
+    lease.receive_count, lease.sent_time = receive_count, sent_time
     lease.task, lease.task_id = "work", "id"
     heartbeat = Heartbeat(
         keeper=Mock(),
-        settings=settings,
+        settings=read_settings(conf.get, tasks=tasks),
         queues=QueueDirectory(lambda url: queue, lambda job: job()),
         clients=Mock(),
     )
@@ -62,104 +63,110 @@ def after_all(
     return found.after(lease, "h", ended=ended, backoff=backoff)
 
 
-def _fail(**_: Any) -> float:
-    raise KeyError("tenant")
-
-
-def _exit(**_: Any) -> float:
-    sys.exit(3)
-
-
-class _Failing:
-    def __call__(self, **_: Any) -> float:
-        raise KeyError("tenant")
+class _Doubled:
+    def __call__(self, receive_count: int, **_: Any) -> int:
+        return 2 * receive_count
 
 
 @pytest.mark.parametrize(
-    ("function", "said", "has_traceback"),
+    ("setting", "receive_count", "expected"),
     [
-        (lambda **_: "soon", "it returned 'soon': must be a number", False),
-        (lambda **_: True, "it returned True: must be a number", False),
-        (_fail, "KeyError: 'tenant'", True),
-        (_exit, "SystemExit: 3", True),
+        (None, 1, 0),
+        (0, 9, 0),
+        (7, 5, 7),
+        ([0, 10, 60], 1, 0),
+        ([0, 10, 60], 3, 60),
+        ([0, 10, 60], 9, 60),
+        ((0, 10), 10**400, 10),
+        ("immediate", 3, 0),
+        ("backoff", 1, 0),
+        ("keep", 3, None),
+        (ExponentialDelay(jitter=False), 1, 2),
+        (ExponentialDelay(jitter=False), 3, 8),
+        (ExponentialDelay(jitter=False), 10**400, 900),
+        (ExponentialDelay(5, 15, jitter=False), 3, 15),
+        (ExponentialDelay(43_200, 43_200, jitter=False), 10**6, 43_200),
+        (lambda receive_count, **_: receive_count * 5, 3, 15),
+        (lambda receive_count=7, **_: receive_count, 2, 2),
+        (lambda receive_count, **known: len(known), 2, 3),
+        (lambda **_: None, 2, None),
+        (_Doubled(), 2, 4),
+        (functools.partial(lambda base, receive_count, **_: base * receive_count, 2), 2, 4),
+        # The result is limited to what SQS accepts.
+        (lambda **_: -1, 1, 0),
+        (lambda **_: 1.5, 1, 1.5),
+        (lambda **_: 43_201, 1, 43_200),
+        (lambda **_: 10**400, 1, 43_200),
+        (lambda **_: float("inf"), 1, 43_200),
     ],
 )
-def test_only_an_error_of_the_function_itself_is_logged_with_a_traceback(
-    caplog: pytest.LogCaptureFixture,
-    function: Callable[..., Any],
-    said: str,
-    has_traceback: bool,
-) -> None:
-    assert after(function) == 0
-    (record,) = caplog.records
-    assert record.levelno == logging.ERROR
-    assert said in record.getMessage()
-    assert bool(record.exc_info) is has_traceback
+def test_each_form_gives_its_delay(setting: Any, receive_count: int, expected: Any) -> None:
+    assert after(setting, receive_count=receive_count) == expected
 
 
-@pytest.mark.parametrize("queue", [REDRIVE, NO_REDRIVE])
-@pytest.mark.parametrize(
-    ("conf", "tasks", "place"),
-    [
-        ({"sqs_heartbeat_release_delay": _fail}, {}, "sqs_heartbeat_release_delay"),
-        (
-            {
-                "sqs_heartbeat_release_delay": "keep",
-                "sqs_heartbeat_queues": {"q": {"release_delay": _fail}},
-            },
-            {},
-            "sqs_heartbeat_queues['q']['release_delay']",
-        ),
-        (
-            {"sqs_heartbeat_queues": {"q": {"release_delay": "keep"}}},
-            {"work": {"release_delay": _fail}},
-            "task 'work': sqs_heartbeat['release_delay']",
-        ),
-    ],
-)
-def test_a_function_that_fails_is_named_with_where_it_is_set(
-    caplog: pytest.LogCaptureFixture,
-    conf: dict[str, Any],
-    tasks: dict[str, Any],
-    place: str,
-    queue: QueueAttributes,
+@pytest.mark.parametrize("draw", [0.5, 0.75, 1.0])
+def test_jitter_draws_from_the_upper_half_and_is_on_by_default(
+    monkeypatch: pytest.MonkeyPatch, draw: float
 ) -> None:
-    delay = after_all(read_settings(conf.get, tasks=tasks), receive_count=3, queue=queue)
-    assert delay is not None
-    assert 2 <= delay <= 4
-    said = next(text for text in caplog.messages if "KeyError" in text)
-    assert said == (
-        f"sqs-heartbeat: the function {__name__}:_fail, set as {place}, failed: KeyError: "
-        "'tenant'; message m of queue q, task work[id], is released with the default delay"
-    )
+    assert all(4 <= ExponentialDelay(8)(1) <= 8 for _ in range(99))
+    monkeypatch.setattr(random, "uniform", lambda low, high: draw)
+    assert [ExponentialDelay(8)(count) for count in (1, 2)] == [8 * draw, 16 * draw]
+    assert ExponentialDelay(8, jitter=False)(2) == 16
+    assert [backoff(count) for count in (-5, 0, 1, 2, 4, 5, 10**400)] == [
+        *(0, 0, 0, 2 * draw, 8 * draw, 16 * draw, 300 * draw)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (functools.partial(_fail), "_fail"),
-        (_Failing(), "_Failing"),
-        (lambda **_: "soon", "<lambda>"),
-    ],
+    ("first", "longest"),
+    [(0, 900), (-1, 900), (1000, 900), (2, 43_201), (float("nan"), 900), ("2", 900), (True, 900)],
 )
-def test_a_function_of_any_kind_is_named(
-    caplog: pytest.LogCaptureFixture, function: Callable[..., Any], name: str
+def test_an_exponential_delay_of_other_numbers_is_refused_by_name(first: Any, longest: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ExponentialDelay(first, longest)
+    (fault,) = caught.value.faults
+    assert f"first={first!r}, longest={longest!r}" in fault
+    assert "first must be above 0, and longest from first to 43200 seconds" in fault
+
+
+def test_an_exponential_delay_can_be_given_to_a_spawned_process() -> None:
+    delay = ExponentialDelay(first=3)
+    assert pickle.loads(pickle.dumps(delay)) == delay
+
+
+policies = (
+    st.sampled_from(("backoff", "immediate", "keep"))
+    | st.floats(0.01, 43_200).map(lambda first: ExponentialDelay(first, 43_200))
+    | st.floats(allow_nan=False).map(lambda answer: lambda **known: answer)
+    | st.lists(st.floats(0, 43_200), min_size=1, max_size=3)
+    | st.floats(0, 43_200)
+)
+
+
+# A busy machine may take long for one of them.
+@settings(deadline=None)
+@given(setting=policies, count=st.integers(-1, 2**70), held_for=st.floats(0, 50_000))
+def test_any_policy_gives_seconds_that_sqs_accepts_at_that_moment(
+    setting: Any, count: int, held_for: float
 ) -> None:
-    after(function)
-    (said,) = caplog.messages
-    assert said.startswith(f"sqs-heartbeat: the function {__name__}:")
-    assert f"{name}, set as sqs_heartbeat_release_delay, failed: " in said
+    delay = after(setting, receive_count=count)
+    if delay is not None:
+        assert 0 <= delay <= SQS.longest_timeout
+        sent = cut_release_delay(lease_of("h"), delay, held_for)
+        assert 0 <= sent <= max(0, SQS.longest_timeout - held_for)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, WorkerShutdown, WorkerTerminate])
-def test_an_exception_from_a_signal_that_ends_the_worker_is_not_a_failure_of_the_function(
-    error: type[BaseException],
-) -> None:
-    def interrupted(**_: Any) -> float:
-        raise error
-
-    with pytest.raises(error):
-        after(interrupted)
+def test_a_function_gets_all_known_facts() -> None:
+    seen: list[dict[str, Any]] = []
+    ended = TaskFailure(exception=ConnectionError)
+    known = {"receive_count": 3, "ended": ended, "sent_time": time.time() - 60}
+    after(lambda **facts: seen.append(facts), queue=REDRIVE, **known)
+    (facts,) = seen
+    assert (facts["exception"], facts["receive_count"]) == (ConnectionError, 3)
+    assert facts["message_age"] == pytest.approx(60, abs=20)
+    queue = facts["queue"]
+    assert (queue.name, queue.url) == ("q", "https://q")
+    assert (queue.visibility_timeout, queue.max_receive_count, queue.is_known) == (30, 5, True)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +176,9 @@ def test_an_exception_from_a_signal_that_ends_the_worker_is_not_a_failure_of_the
         (None, 2, 3, 4, 2),
         (None, None, 3, 4, 3),
         (None, None, None, 4, 4),
-        (None, None, None, None, 0),
         (0, 2, 3, 4, 0),
         (None, 0, 3, 4, 0),
         (None, None, 0, 4, 0),
-        (None, None, None, "keep", None),
         (1, None, None, "keep", 1),
         (None, 2, None, "keep", 2),
     ],
@@ -188,16 +193,16 @@ def test_the_tasks_delay_overrides_kombus_policy_which_overrides_the_setting(
 ) -> None:
     monkeypatch.setattr(settling, "asked_delay", lambda handle: asked)
     ended = TaskFailure(is_wanted=raised is not None, delay=raised)
-    assert after(setting, ended=ended, backoff=backoff) == expected
+    known = {"ended": ended, "backoff": backoff, "queue": REDRIVE}
+    assert after(setting, **known) == expected
     # After the last receive it is released to the dead-letter queue at once, whatever is set.
-    assert after(setting, ended=ended, backoff=backoff, receive_count=5) == 0
-    assert after(setting, ended=ended, backoff=backoff, receive_count=6) == 0
+    for count in (5, 6):
+        assert after(setting, **known, receive_count=count) == 0
 
 
-@pytest.mark.parametrize("queue", [REDRIVE, NO_REDRIVE, QueueAttributes(is_known=False)], ids=str)
+@pytest.mark.parametrize("queue", [REDRIVE, NO_REDRIVE, UNKNOWN_QUEUE], ids=str)
 @pytest.mark.parametrize(
-    ("setting", "most"),
-    [(None, [0, 2, 4]), ("backoff", [0, 2, 4]), (0, [0, 0, 0]), ("immediate", [0, 0, 0])],
+    ("setting", "most"), [(None, [0, 2, 4]), ("backoff", [0, 2, 4]), ("immediate", [0, 0, 0])]
 )
 def test_failures_are_delayed_ever_longer_on_every_queue_unless_the_setting_says_otherwise(
     setting: Any, queue: QueueAttributes, most: list[float]
@@ -214,7 +219,7 @@ def test_failures_are_delayed_ever_longer_on_every_queue_unless_the_setting_says
         (None, NO_REDRIVE, 1),
         ("keep", NO_REDRIVE, 1),
         (None, REDRIVE, 0),
-        (None, QueueAttributes(is_known=False), 0),
+        (None, UNKNOWN_QUEUE, 0),
     ],
 )
 def test_a_queue_that_is_known_to_have_no_dead_letter_queue_is_warned_of(
@@ -224,20 +229,70 @@ def test_a_queue_that_is_known_to_have_no_dead_letter_queue_is_warned_of(
     assert caplog.text.count("has no dead-letter queue") == warnings
 
 
-def test_a_function_gets_all_known_facts() -> None:
-    seen: list[dict[str, Any]] = []
-    after(
-        lambda **known: seen.append(known),
-        receive_count=3,
-        ended=TaskFailure(exception=ConnectionError),
+def _fail(**_: Any) -> float:
+    raise KeyError("tenant")
+
+
+def _exit(**_: Any) -> float:
+    sys.exit(3)
+
+
+class _Failing:
+    def __call__(self, **_: Any) -> float:
+        raise KeyError("tenant")
+
+
+NOT_SECONDS = "must be a number of seconds, or None"
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "said", "has_traceback"),
+    [
+        (lambda **_: "soon", "<lambda>", f"it returned 'soon': {NOT_SECONDS}", False),
+        (lambda **_: True, "<lambda>", f"it returned True: {NOT_SECONDS}", False),
+        (lambda **_: float("nan"), "<lambda>", f"it returned nan: {NOT_SECONDS}", False),
+        (_fail, ":_fail", "KeyError: 'tenant'", True),
+        (functools.partial(_fail), ":_fail", "KeyError: 'tenant'", True),
+        (_Failing(), ":_Failing", "KeyError: 'tenant'", True),
+        (_exit, ":_exit", "SystemExit: 3", True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "set_as"),
+    [
+        ("setting", "sqs_heartbeat_release_delay"),
+        ("of_queue", "sqs_heartbeat_queues['q']['release_delay']"),
+        ("of_task", "task 'work': sqs_heartbeat['release_delay']"),
+    ],
+)
+def test_a_function_that_fails_is_named_with_where_it_is_set_and_the_default_applies(
+    caplog: pytest.LogCaptureFixture,
+    function: Callable[..., Any],
+    name: str,
+    said: str,
+    has_traceback: bool,
+    place: str,
+    set_as: str,
+) -> None:
+    delay = after(**{"setting": "keep", place: function}, receive_count=3, queue=REDRIVE)
+    assert delay is not None
+    assert 2 <= delay <= 4
+    (record,) = caplog.records
+    assert (record.levelno, bool(record.exc_info)) == (logging.ERROR, has_traceback)
+    message = record.getMessage()
+    assert message.startswith(f"sqs-heartbeat: the function {__name__}:")
+    assert message.endswith(
+        f"{name}, set as {set_as}, failed: {said}; message m of queue q, task work[id], is "
+        "released with the default delay"
     )
-    (known,) = seen
-    assert known["exception"] is ConnectionError
-    assert known["receive_count"] == 3
-    assert known["message_age"] == pytest.approx(60, abs=20)
-    queue = known["queue"]
-    assert (queue.name, queue.url) == ("q", "https://q")
-    assert (queue.visibility_timeout, queue.max_receive_count, queue.is_known) == (30, 5, True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, WorkerShutdown, WorkerTerminate])
+def test_an_exception_from_a_signal_that_ends_the_worker_is_not_a_failure_of_the_function(
+    error: type[BaseException],
+) -> None:
+    with pytest.raises(error):
+        after(lambda **_: Mock(side_effect=error)())
 
 
 @pytest.mark.parametrize(
@@ -246,7 +301,6 @@ def test_a_function_gets_all_known_facts() -> None:
         (90, None, 1, "task work[id] released its message for 90 s"),
         # The requested timeout: whole seconds, rounded up, up to 12 hours after the receive.
         (2.5, None, 1, "task work[id] released its message for 3 s"),
-        (0.1, None, 1, "task work[id] released its message for 1 s"),
         (90_000, None, 1, "task work[id] released its message for 43198 s"),
         (0, None, 1, "task work[id] released its message at once"),
         (None, 7, 1, "task work[id] released its message for 7 s"),
@@ -254,41 +308,25 @@ def test_a_function_gets_all_known_facts() -> None:
         (90, None, 5, "(that was its last receive, and SQS moves it to the dead-letter queue)"),
     ],
 )
-def test_a_message_that_its_task_released_is_one_line_of_the_log(
+@pytest.mark.parametrize("reason", ["", "tenant is busy"])
+def test_a_message_that_its_task_released_is_one_line_of_the_log_with_the_tasks_reason(
     caplog: pytest.LogCaptureFixture,
     delay: float | None,
     setting: Any,
     receive_count: int,
     said: str,
+    reason: str,
 ) -> None:
     caplog.set_level(logging.INFO)
-    after(setting, receive_count=receive_count, ended=TaskFailure(is_wanted=True, delay=delay))
+    ended = TaskFailure(is_wanted=True, delay=delay, reason=reason)
+    after(setting, receive_count=receive_count, ended=ended, queue=REDRIVE)
     (record,) = caplog.records
-    assert record.levelno == logging.INFO
+    assert (record.levelno, record.exc_info) == (logging.INFO, None)
     assert record.getMessage().startswith("sqs-heartbeat: ")
-    assert record.getMessage().endswith(said)
-    assert record.exc_info is None
-
-
-@pytest.mark.parametrize(
-    ("setting", "receive_count", "said"),
-    [
-        (None, 1, "released its message for 3 s: tenant is busy"),
-        ("keep", 1, "released its message for 3 s: tenant is busy"),
-        (None, 5, "SQS moves it to the dead-letter queue): tenant is busy"),
-    ],
-)
-def test_that_line_ends_with_the_reason_that_the_task_gave(
-    caplog: pytest.LogCaptureFixture, setting: Any, receive_count: int, said: str
-) -> None:
-    caplog.set_level(logging.INFO)
-    ended = TaskFailure(is_wanted=True, delay=2.5, reason="tenant is busy")
-    after(setting, receive_count=receive_count, ended=ended)
-    (message,) = caplog.messages
-    assert message.endswith(said)
+    assert record.getMessage().endswith(f"{said}: {reason}" if reason else said)
 
 
 def test_a_failure_adds_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    after(7, ended=TaskFailure(exception=KeyError))
+    after(7, ended=TaskFailure(exception=KeyError), queue=REDRIVE)
     assert caplog.records == []

@@ -14,35 +14,29 @@ from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.worker.request import Request as CeleryRequest
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat import ReleaseMessage
+from celery_sqs_heartbeat import ReleaseMessage, current_lease
 from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.worker.children import log_releases
-from tests.support.tasks import run_in_task
-from tests.unit.asking import MESSAGE, Worker
+from tests.unit.asking import Worker
 from tests.unit.request_harness import RequestHarness
 
+BAD = [("90", TypeError), (True, TypeError), ([], TypeError), (-0.1, ValueError)]
+BAD += [(float("inf"), ValueError), (float("nan"), ValueError)]
 
-@pytest.mark.parametrize(
-    ("delay", "error"),
-    [
-        ("90", TypeError),
-        (True, TypeError),
-        ([], TypeError),
-        (-0.1, ValueError),
-        (float("inf"), ValueError),
-        (float("nan"), ValueError),
-    ],
-)
-def test_a_bad_delay_is_refused_where_it_is_raised(delay: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"delay is .*: give it as seconds"):
+
+@pytest.mark.parametrize(("delay", "error"), BAD)
+def test_a_bad_delay_is_refused_where_a_task_gives_it(
+    worker: Worker, delay: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"^delay is .*: give it as seconds"):
         ReleaseMessage(delay=delay)
 
+    def set_it() -> None:
+        current_lease.release_delay = delay
 
-def test_a_stock_worker_treats_it_as_a_reject_that_requeues() -> None:
-    error = ReleaseMessage(delay=90)
-    assert isinstance(error, Reject)
-    assert error.requeue is True
-    assert celery_sqs_heartbeat.ReleaseMessage is ReleaseMessage
+    with pytest.raises(error, match=r"release_delay is .*: give it as seconds"):
+        worker.run(set_it)
+    assert worker.run(lambda: current_lease.release_delay) is None
 
 
 def info_of(error: Exception) -> ExceptionInfo:
@@ -115,6 +109,8 @@ def test_celery_checks_for_a_reject_before_it_checks_for_ignored_errors() -> Non
 
     error = ReleaseMessage(90)
     assert isinstance(error, Ignore)
+    # As a worker without the flag does.
+    assert isinstance(error, Reject)
     Request().on_failure(info_of(error))
     assert ends == ["reject True"]
 
@@ -123,57 +119,41 @@ def release() -> None:
     raise ReleaseMessage(delay=90)
 
 
-def release_with_traceback(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    caplog.set_level(logging.INFO)
-    caplog.clear()
-    log_releases()
-    log_releases()
-
-    with pytest.raises(ReleaseMessage):
-        run_in_task(release, MESSAGE)
-    return caplog.records
-
-
 def test_with_a_lease_celery_logs_nothing_about_it(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert release_with_traceback(caplog) == []
+    caplog.set_level(logging.INFO)
+    log_releases()
+    log_releases()
+    with pytest.raises(ReleaseMessage):
+        worker.run(release)
+    assert caplog.records == []
 
 
 def test_without_a_lease_one_line_says_that_its_delay_has_no_effect(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unshare_table()
-    (record,) = release_with_traceback(caplog)
-    assert record.levelno == logging.WARNING
-    assert "raised ReleaseMessage, whose delay has no effect here" in record.getMessage()
-    assert "the worker runs without --heartbeat-sqs" in record.getMessage()
-    assert record.getMessage().startswith("sqs-heartbeat: task task-")
-    assert record.exc_info is None
-    assert "Traceback" not in caplog.text
-
-
-def test_for_a_task_that_acks_early_the_line_says_that_the_message_is_gone(
-    worker: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
+    task = Celery("eager", set_as_current=False).task(shared=False)(release)
     log_releases()
-
+    # An eager task runs under the lease of the task that calls it.
+    assert worker.run(lambda: task.apply().state) == "REJECTED"
     with pytest.raises(ReleaseMessage):
         worker.run(release, acks_late=False)
-    (record,) = caplog.records
-    assert "acks_late=False: its message is deleted when it begins" in record.getMessage()
-
-
-def test_for_an_eager_task_the_line_says_so(
-    worker: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
-    log_releases()
-    task = Celery("eager", set_as_current=False).task(shared=False)(release)
-    # Under the lease of the task that calls it.
-    assert worker.run(lambda: task.apply().state) == "REJECTED"
-    (record,) = caplog.records
-    assert "has no effect here: the task was called eagerly" in record.getMessage()
-    assert record.exc_info is None
+    unshare_table()
+    with pytest.raises(ReleaseMessage):
+        worker.run(release)
+    reasons = (
+        "the task was called eagerly",
+        "acks_late=False: its message is deleted when it begins",
+        "the worker runs without --heartbeat-sqs",
+    )
+    for record, reason in zip(caplog.records, reasons, strict=True):
+        assert (record.levelno, record.exc_info) == (logging.WARNING, None)
+        message = record.getMessage()
+        assert message.startswith("sqs-heartbeat: task ")
+        assert "raised ReleaseMessage, whose delay has no effect here: " in message
+        assert reason in message
+    assert "Traceback" not in caplog.text
 
 
 def test_any_other_error_is_logged_as_usual(
@@ -217,6 +197,8 @@ class _Request:
         (ReleaseMessage(reason=KeyError("a")), ReleaseMessage, True, None, "KeyError('a')"),  # type: ignore[arg-type]
         (Reject("no", requeue=True), Reject, False, None, ""),
         (ConnectionError(), ConnectionError, False, None, ""),
+        # It can't be pickled.
+        (UnpickleableExceptionWrapper("m", "Lock", (), "Lock()"), LookupError, False, None, ""),
     ],
 )
 def test_a_request_passes_on_how_its_task_failed(
@@ -231,22 +213,14 @@ def test_a_request_passes_on_how_its_task_failed(
     # Its class has no `on_failure` from Celery to call.
     bases = (type(request), _Request)
     request.__class__ = type("Failing", bases, {})
-    request.on_failure(info_of(error))
+    info = info_of(error)
+    info.type = exception
+    request.on_failure(info)
     (failure,) = desk.failures
     assert (failure.exception, failure.is_wanted, failure.delay) == (exception, is_wanted, delay)
     assert failure.reason == reason
     assert desk.rejected == [("h", True)]
     assert failure.cause == ("asked by task" if is_wanted else "failed")
-
-
-def test_an_error_that_can_not_be_pickled_is_identified_by_its_type(desk: RequestHarness) -> None:
-    request = desk.receive()
-    request.__class__ = type("Failing", (type(request), _Request), {})
-    info = info_of(UnpickleableExceptionWrapper("m", "LockError", (), "LockError()"))
-    info.type = LookupError
-    request.on_failure(info)
-    (failure,) = desk.failures
-    assert failure.exception is LookupError
 
 
 @pytest.mark.parametrize(("soft", "exception"), [(False, TimeLimitExceeded), (True, None)])

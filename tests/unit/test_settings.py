@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Settings, read_settings
+from celery_sqs_heartbeat.settings.release_delay import ExponentialDelay
 
 
 def read(tasks: dict[str, Any] | None = None, leases: int = 0, **values: Any) -> Settings:
@@ -40,11 +45,12 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
         visibility_timeout=60,
         threshold=25,
         max_lease=3600,
+        release_delay=1,
         queues={
-            "slow": {"visibility_timeout": 300, "on_lost": "revoke"},
+            "slow": {"visibility_timeout": 300, "on_lost": "revoke", "release_delay": 2},
             "hasty": {"threshold": 50},
         },
-        tasks={"report": {"max_lease": 600}, "quick": False},
+        tasks={"report": {"max_lease": 600, "release_delay": [3]}, "quick": False},
     )
     assert settings.for_queue("q").terms(30).threshold == 25
     # A threshold belongs to the timeout that it was set with.
@@ -52,26 +58,30 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
         visibility_timeout=300, threshold=100, max_lease=3600
     )
     assert settings.for_queue("hasty").terms(30).threshold == 50
-    assert settings.for_task("slow", "report").terms(30).max_lease == 600
-    assert settings.for_task("slow", "report").on_lost == "revoke"
+    report = settings.for_task("slow", "report")
+    assert (report.terms(30).max_lease, report.on_lost) == (600, "revoke")
     assert settings.for_queue("hasty").on_lost is None
     assert not settings.for_task("slow", "quick").terms(30).extend
     assert settings.for_task("slow", "other").terms(30).extend
+    scopes = [("q", "other"), ("slow", "other"), ("slow", "report")]
+    assert [settings.for_task(*scope).release_delay for scope in scopes] == [1, 2, [3]]
+
+
+TIMEOUT_RANGE = "must be 1 to 43200"
+ADDRESS, TARGET = "must be 'HOST:PORT'", "must be a folder, or s3://BUCKET/PREFIX"
+TOKEN = "status_token=...: must be at least 16 visible ASCII characters"
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"visibility_timeout": -1}, "visibility_timeout=-1: must be 1 to 43200"),
-        ({"visibility_timeout": 43_201}, "visibility_timeout=43201: must be 1 to 43200"),
+        ({"visibility_timeout": -1}, f"visibility_timeout=-1: {TIMEOUT_RANGE}"),
+        ({"visibility_timeout": 43_201}, f"visibility_timeout=43201: {TIMEOUT_RANGE}"),
         ({"visibility_timeout": 30.5}, "must be a whole number of seconds, not float"),
         ({"visibility_timeout": "30"}, "must be a whole number of seconds, not str"),
         ({"visibility_timeout": True}, "must be a whole number of seconds, not bool"),
         ({"threshold": 0}, "threshold=0: must be above 0"),
-        ({"threshold": -1}, "threshold=-1: must be above 0"),
         ({"visibility_timeout": 30, "threshold": 30}, "threshold=30 must be below"),
-        ({"visibility_timeout": 30, "threshold": 31}, "threshold=31 must be below"),
-        ({"interval": 0}, "interval=0: must be above 0"),
         ({"interval": -1}, "interval=-1: must be above 0"),
         ({"keeper_timeout": 0}, "keeper_timeout=0: must be above 0"),
         (
@@ -85,28 +95,22 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
         ),
         ({"flush_timeout": -1}, "flush_timeout=-1: must be 0 to 43200 seconds"),
         ({"flush_timeout": "9"}, "flush_timeout='9': must be a number of seconds, not str"),
-        ({"queues": {"q": {"flush_timeout": 5}}}, "queues['q']['flush_timeout']: can't be set"),
+        ({"fifo_waiting": -1}, "fifo_waiting=-1: must be a whole number of messages, 0 or more"),
+        ({"fifo_batch": 11}, "fifo_batch=11: must be a whole number of messages, 1 to 10"),
+        ({"session": "boto"}, "session='boto': must be 'module:function'"),
         ({"max_lease": 43_201}, "max_lease=43201: must be above 0 and at most 43200"),
         ({"max_lease": 20, "visibility_timeout": 30}, "max_lease=20 must be at least"),
         ({"on_lost": "panic"}, "on_lost='panic': must be one of 'warn', 'revoke', 'terminate'"),
         ({"enabled": "yes"}, "enabled='yes': must be True or False"),
-        ({"release_delay": -1}, "release_delay=-1: must be 0 to 43200"),
-        ({"release_delay": []}, "must have at least one delay"),
-        ({"release_delay": [0, -1]}, "must be 0 to 43200"),
-        ({"release_delay": b"5"}, "must be seconds, a list"),
-        ({"queues": {5: {"on_lost": "revoke"}}}, "queues[5]: must be the name of a queue, not int"),
-        (
-            {"release_delay": "5"},
-            "release_delay='5': is text: write seconds or a list of them without quotes",
-        ),
         ({"queues": []}, "queues=[]: must be a dict of dicts"),
+        ({"queues": {5: {"on_lost": "revoke"}}}, "queues[5]: must be the name of a queue, not int"),
         ({"queues": {"q": 5}}, "queues['q']=5: must be a dict"),
         ({"queues": {"q": {"interval": 5}}}, "queues['q']['interval']: can't be set here"),
+        ({"queues": {"q": {"flush_timeout": 5}}}, "queues['q']['flush_timeout']: can't be set"),
         ({"queues": {"q": {"threshold": 0}}}, "queues['q']['threshold']=0: must be above 0"),
         ({"treshold": 5}, "did you mean sqs_heartbeat_threshold?"),
         # The most similar name by the part that differs, not by the prefix that all names share.
         ({"token": "x"}, "did you mean sqs_heartbeat_status_token?"),
-        ({"jurnal": "x"}, "did you mean sqs_heartbeat_journal?"),
         ({"max_leaes": 5}, "did you mean sqs_heartbeat_max_lease?"),
         ({"queues": {"q": {"treshold": 5}}}, "did you mean 'threshold'?"),
         ({"xyzzy": 5}, "there is no such setting; the settings are"),
@@ -120,6 +124,29 @@ def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() 
             {"leases": 12_000, "visibility_timeout": 30},
             "needs 60 calls a second to extend 12000 messages",
         ),
+        # A fault that a queue inherits is reported once.
+        ({"visibility_timeout": 30, "threshold": 40, "queues": {"a": {}, "b": {}}}, "threshold=40"),
+        ({"status": "9808"}, f"status='9808': {ADDRESS}"),
+        ({"status": ":9808"}, f"status=':9808': {ADDRESS}"),
+        ({"status": "::1:9808"}, f"status='::1:9808': {ADDRESS}"),
+        ({"status": "localhost:x"}, f"status='localhost:x': {ADDRESS}"),
+        ({"status": 9808}, f"status=9808: {ADDRESS}"),
+        ({"status": "localhost:99999"}, "status='localhost:99999': has a port above 65535"),
+        *(
+            ({"status": f"{host}:9808"}, "needs sqs_heartbeat_status_token; or bind it to 127.0.0.")
+            for host in ("0.0.0.0", "[::]", "10.1.2.3", "worker.example", "localhost.example")
+        ),
+        # Guessable, or impossible to send. The value is not shown.
+        *(
+            ({"status_token": token}, TOKEN)
+            for token in ("", "secret", "with a secret in it", "secret" * 4 + "\r\n", "sécret" * 4)
+        ),
+        # It is one fault, and not a missing one, too.
+        ({"status": "0.0.0.0:9808", "status_token": "short"}, TOKEN),
+        *(
+            ({"journal": target}, f"journal={target!r}: {TARGET}")
+            for target in ("", "s3://", "s3://bucket/../prefix", "gs://bucket", 5)
+        ),
     ],
 )
 def test_each_fault_names_setting_value_and_rule(values: dict[str, Any], said: str) -> None:
@@ -128,19 +155,12 @@ def test_each_fault_names_setting_value_and_rule(values: dict[str, Any], said: s
 
 
 def test_every_fault_is_listed_in_one_error() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read(visibility_timeout=-1, threshold="x", ack="no", queues={"q": 3})
-    assert len(caught.value.faults) == 4
-    assert str(caught.value).startswith("sqs-heartbeat: 4 settings are wrong:\n  - ")
-
-
-def test_a_fault_that_a_queue_inherits_is_reported_once() -> None:
-    assert len(faults(visibility_timeout=30, threshold=40, queues={"a": {}, "b": {}})) == 1
-
-
-def test_a_fault_that_two_tasks_have_of_their_own_is_reported_for_both() -> None:
     own = {"visibility_timeout": 5, "threshold": 6}
-    assert len(faults(tasks={"a": own, "b": own})) == 2
+    found = {"visibility_timeout": -1, "threshold": "x", "ack": "no", "queues": {"q": 3}}
+    with pytest.raises(ConfigurationError) as caught:
+        read({"a": own, "b": own}, **found)
+    assert len(caught.value.faults) == 6
+    assert str(caught.value).startswith("sqs-heartbeat: 6 settings are wrong:\n  - ")
 
 
 @pytest.mark.parametrize(
@@ -150,6 +170,7 @@ def test_a_fault_that_two_tasks_have_of_their_own_is_reported_for_both() -> None
         ({"interval": 2}, 3, 8, "queue 'q': interval=2 must be below threshold=1"),
         ({}, 2, 100_000, "calls a second"),
         ({}, 0, 8, "queue 'q': visibility_timeout=0 must be at least 1"),
+        ({"threshold": 10}, 0, 8, "queue 'q': visibility_timeout=0 must be at least 1"),
         ({"max_lease": 20}, 30, 8, "queue 'q': max_lease=20 must be at least visibility_timeout"),
         ({"tasks": {"t": {"threshold": 35}}}, 30, 8, "task 't' on queue 'q': threshold=35"),
     ],
@@ -157,69 +178,98 @@ def test_a_fault_that_two_tasks_have_of_their_own_is_reported_for_both() -> None
 def test_settings_that_depend_on_the_queues_timeout_are_checked_once_it_is_known(
     values: dict[str, Any], own_timeout: int, leases: int, said: str
 ) -> None:
-    settings = read(**values)
-    assert said in settings.faults_with("q", own_timeout, leases)[0]
+    (fault,) = read(**values).faults_with("q", own_timeout, leases)
+    assert said in fault
 
 
 def test_the_longest_visibility_timeout_needs_no_max_lease() -> None:
     assert read(visibility_timeout=43_200).faults_with("q", 30, 8) == []
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "fault"),
-    [
-        ("status", "9808", "must be 'HOST:PORT'"),
-        ("status", ":9808", "must be 'HOST:PORT'"),
-        ("status", "::1:9808", "must be 'HOST:PORT'"),
-        ("status", "localhost:99999", "has a port above 65535"),
-        ("status", "localhost:x", "must be 'HOST:PORT'"),
-        ("status", 9808, "must be 'HOST:PORT'"),
-        ("journal", "", "must be a folder"),
-        ("journal", "s3://", "must be a folder, or s3://BUCKET/PREFIX"),
-        ("journal", "s3://bucket/../prefix", "must be a folder, or s3://BUCKET/PREFIX"),
-        ("journal", "gs://bucket", "must be a folder, or s3://BUCKET/PREFIX"),
-        ("journal", 5, "must be a folder"),
-    ],
-)
-def test_the_addresses_that_a_worker_reports_to_are_checked(
-    setting: str, value: Any, fault: str
-) -> None:
-    (told,) = faults(**{setting: value})
-    assert told.startswith(f"sqs_heartbeat_{setting}={value!r}: ")
-    assert fault in told
-
-
-def test_a_status_page_that_others_can_reach_needs_a_token() -> None:
-    for host in ("0.0.0.0", "[::]", "10.1.2.3", "worker.example", "localhost.example"):
-        (fault,) = faults(status=f"{host}:9808")
-        assert "so it needs sqs_heartbeat_status_token; or bind it to 127.0.0.1" in fault
+def test_a_status_page_needs_no_token_on_loopback_and_shows_none() -> None:
     for address in ("127.0.0.1:0", "[::1]:9808", "localhost:9808"):
         assert read(status=address).status == address
-    assert read(status="0.0.0.0:9808", status_token="x" * 16).status
+    settings = read(status="0.0.0.0:9808", status_token="a-secret-of-some-length")
+    assert settings.status
+    assert "secret" not in repr(settings)
 
 
+async def _later(**_: Any) -> int:
+    return 1
+
+
+def _yielding(**_: Any) -> Iterator[int]:
+    yield 1
+
+
+class _Doubled:
+    def __call__(self, receive_count: int, **_: Any) -> int:
+        return 2 * receive_count
+
+
+_PLAIN = "must be a plain function that returns seconds"
+_ARGUMENTS = "must be a function of exception, receive_count, message_age, queue"
+_TEXT = "is text: write seconds or a list of them without quotes, one of 'backoff', 'immediate', "
+_UNEXPECTED, _MISSING = "got an unexpected keyword argument ", "missing a required argument: "
+_KINDS = "must be seconds, a list of seconds by receive count, 'backoff', 'immediate', 'keep', a"
+
+
+@pytest.fixture
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's module with functions for the setting."""
+    (tmp_path / "user_delays.py").write_text(
+        "def backoff(*, receive_count, **_):\n    return receive_count * 3\n"
+        "def wrong(one, two):\n    return 1\n"
+        "class Backoff:\n    def __init__(self, **known): pass\n"
+        "seconds = 30\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("_module")
 @pytest.mark.parametrize(
-    "token", ["", "secret", "with a secret in it", "secret" * 4 + "\r\nX: y", "sécret" * 4]
+    ("setting", "said"),
+    [
+        (-1, "must be 0 to 43200"),
+        ([], "must have at least one delay"),
+        ([0, -1], "must be 0 to 43200"),
+        ([1, "2"], "must be a number of seconds, not str"),
+        *((value, _KINDS) for value in (b"5", {"a": 1}, object(), True)),
+        *((text, _TEXT) for text in ("", "5", "[1, 10]", "exponential(base=2)", "user_delays:")),
+        ("proj.delays.backoff", "or a function as 'proj.delays:backoff'"),
+        ("Keep", "did you mean 'keep'?"),
+        ("imediate", "did you mean 'immediate'?"),
+        ("user_delays:backof", "can't be imported (module 'user_delays' has no attribute"),
+        ("no_such_module:backoff", "can't be imported (No module named 'no_such_module')"),
+        ("no_such_module:backoff", "name a function in a module that the worker can import"),
+        ("user_delays:seconds", "names 30, which is not a function"),
+        ("user_delays:Backoff", _PLAIN),
+        ("user_delays:wrong", f"{_MISSING}'one'"),
+        (lambda receive_count: 3, f"{_UNEXPECTED}'exception'"),
+        (lambda *, exception, receive_count: 3, f"{_UNEXPECTED}'message_age'"),
+        (lambda *, queue, message_age, task, **_: 3, f"{_MISSING}'task'"),
+        (lambda: 3, "`def backoff(*, receive_count, **_)`"),
+        *((each, _PLAIN) for each in (_later, functools.partial(_later), _yielding, _Doubled)),
+        *((each, _ARGUMENTS) for each in (time.time, max)),
+    ],
 )
-def test_a_token_that_is_guessable_or_can_not_be_sent_is_reported_but_not_shown(token: str) -> None:
-    (fault,) = faults(status_token=token)
-    assert fault.startswith("sqs_heartbeat_status_token=...: ")
-    assert "at least 16 visible ASCII characters" in fault
-
-
-def test_a_bad_token_is_one_fault_and_not_a_missing_one_too() -> None:
-    (fault,) = faults(status="0.0.0.0:9808", status_token="short")
-    assert fault.startswith("sqs_heartbeat_status_token=...: ")
-
-
-@pytest.mark.parametrize("threshold", [None, 10])
-def test_the_error_for_a_queue_with_a_timeout_of_0_names_the_timeout(
-    threshold: float | None,
+def test_a_release_delay_that_means_none_is_one_fault_wherever_it_is_set(
+    setting: Any, said: str
 ) -> None:
-    (fault,) = read(threshold=threshold).faults_with("q", 0, 8)
-    assert "visibility_timeout=0 must be at least 1" in fault
-    assert "threshold" not in fault
+    found = [
+        *faults(release_delay=setting),
+        *faults(queues={"q": {"release_delay": setting}}),
+        *faults({"t": {"release_delay": setting}}),
+    ]
+    assert len(found) == 3
+    for fault in found:
+        assert f"{setting!r}: " in fault
+        assert said in fault
 
 
-def test_a_token_is_not_shown_with_the_settings() -> None:
-    assert "secret" not in repr(read(status_token="a-secret-of-some-length"))
+@pytest.mark.usefixtures("_module")
+def test_a_release_delay_is_kept_in_its_form_and_a_named_function_is_imported() -> None:
+    for setting in (0, [0, 2], functools.partial(_Doubled()), _Doubled(), ExponentialDelay()):
+        assert read(release_delay=setting).rules.release_delay is setting
+    imported: Any = read(release_delay="user_delays:backoff").rules.release_delay
+    assert imported(receive_count=4) == 12
