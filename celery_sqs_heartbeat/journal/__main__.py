@@ -102,14 +102,9 @@ def main(
     if unread:
         click.echo(
             f"Warning: {unread} of the journal {journal!r} could not be read, the first in "
-            f"{_below(folder, unread)}",
+            f"{unread.first and unread.first.relative_to(folder)}",
             err=True,
         )
-
-
-def _below(folder: Path, unread: Unread) -> str:
-    """Return the path of the first segment that was not fully read, within the journal."""
-    return str(unread.first and unread.first.relative_to(folder))
 
 
 @contextmanager

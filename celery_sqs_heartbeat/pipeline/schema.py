@@ -48,6 +48,10 @@ class Table:
         return (*(column.name for column in self.columns), PARTITION)
 
 
+#: All tables by their names, in the order of this file.
+TABLES: dict[str, Table] = {}
+
+
 def _table(name: str, meaning: str, day_of: str, columns: str) -> Table:
     """Return a table of columns, from lines `name type: meaning`."""
     parsed = []
@@ -55,21 +59,20 @@ def _table(name: str, meaning: str, day_of: str, columns: str) -> Table:
         head, _, text = line.strip().partition(": ")
         column, _, kind = head.partition(" ")
         parsed.append(Column(column, kind, text))
-    return Table(name, meaning, day_of, tuple(parsed))
+    TABLES[name] = Table(name, meaning, day_of, tuple(parsed))
+    return TABLES[name]
 
 
-EVENTS = Table(
+_FIELDS = "\n".join(f"{field.name} {field.type}: {field.meaning}" for field in FIELDS)
+
+EVENTS = _table(
     "events",
     "the journal's lines, each once, with the worker's clock corrected",
     "the event",
-    (
-        *(Column(field.name, field.type, field.meaning) for field in FIELDS),
-        Column(
-            "skew_us",
-            "bigint",
-            "how far the worker's clock was ahead of SQS's; already subtracted from `ts`",
-        ),
-    ),
+    f"""
+    {_FIELDS}
+    skew_us bigint: how far the worker's clock was ahead of SQS's; already subtracted from `ts`
+    """,
 )
 
 REJECTS = _table(
@@ -307,23 +310,6 @@ RECOMMENDATIONS = _table(
     reason string: explanation for people
     """,
 )
-
-TABLES = {
-    table.name: table
-    for table in (
-        EVENTS,
-        REJECTS,
-        WORKERS,
-        ATTEMPTS,
-        DUPLICATES,
-        RECOVERIES,
-        GROUP_STOPS,
-        DURATIONS,
-        IN_FLIGHT,
-        CALLS,
-        RECOMMENDATIONS,
-    )
-}
 
 #: The tables that `report` and `tune` read from a warehouse.
 REPORTED = tuple(table for table in TABLES.values() if table is not EVENTS)
