@@ -171,7 +171,7 @@ def _opened(path: Path) -> FileIO:
 
 
 def is_complete(path: Path) -> bool:
-    """Return whether a closed segment consists of whole frames, without unpacking it.
+    """Return whether a closed segment consists of whole frames with content, without unpacking it.
 
     Readers such as Spark's take the end of a file within a frame for the end of the segment. RFC
     8878, "Zstandard Frames", describes the format. Damage within a block shows only when the block
@@ -183,29 +183,32 @@ def is_complete(path: Path) -> bool:
     import zstandard
 
     with _opened(path) as file:
-        data, end = file.readall(), 0
+        data, end, content = file.readall(), 0, 0
     try:
         while end < len(data):
-            end = _frame_end(data, end)
+            end, more = _frame(data, end)
+            content += more
     except zstandard.ZstdError:
         return False
-    return end == len(data) > 0
+    return end == len(data) and content > 0
 
 
-def _frame_end(data: bytes, start: int) -> int:
-    """Return where a frame ends, which is beyond the data if its end is missing."""
+def _frame(data: bytes, start: int) -> tuple[int, int]:
+    """Return the end of a frame, beyond the data if it is missing, and the bytes in its blocks."""
     import zstandard
 
     header = data[start : start + _HEADER_BYTES]
     place = start + zstandard.frame_header_size(header)
     has_checksum = zstandard.get_frame_parameters(header).has_checksum
+    content = 0
     while place < len(data):
         block = int.from_bytes(data[place : place + _BLOCK_HEADER_BYTES], "little")
         is_last, kind, length = block & 1, block >> 1 & 3, block >> 3
         place += _BLOCK_HEADER_BYTES + (1 if kind == _RLE else length)
+        content += length
         if is_last:
-            return place + (_CHECKSUM_BYTES if has_checksum else 0)
-    return len(data) + 1
+            return place + (_CHECKSUM_BYTES if has_checksum else 0), content
+    return len(data) + 1, content
 
 
 def open_segments(folder: Path) -> list[Path]:

@@ -42,6 +42,7 @@ CLOSED: dict[str, tuple[bytes, bool, int, int, int]] = {
     "of one byte again and again": (frame(b"\n" * 300_000), True, 0, 0, 0),
     "with wrong lines": (frame(LINES[0] + WRONG_LINES + LINES[2]), True, 2, 0, 3),
     "empty": (b"", False, 0, 1, 0),
+    "an empty frame": (frame(b""), False, 0, 1, 0),
     "cut": (WHOLE[:-20], False, 0, 1, 0),
     "cut by a byte": (WHOLE[:-1], False, len(LINES), 1, 0),
     "cut in its second frame": (WHOLE + frame(ALL)[:99], False, len(LINES), 1, 0),
