@@ -272,8 +272,8 @@ def day_folders(folder: Path) -> list[Path]:
 
 def range_text(days: Sequence[Path]) -> str:
     """Return the first and the last day of folders, for messages."""
-    names = [day.name.removeprefix(DAY) for day in days]
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else ""
+    ends = (*days[:1], *days[1:][-1:])
+    return " to ".join(day.name.removeprefix(DAY) for day in ends)
 
 
 def _date_of(day: Path, journal: Path) -> datetime.date:

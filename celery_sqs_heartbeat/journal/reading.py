@@ -27,9 +27,6 @@ from celery_sqs_heartbeat.journal.fields import FIELDS, is_whole
 from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX, closed_path
 from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
-#: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
-#: long.
-_READ_BYTES = 1 << 16
 #: Of zstd's format: the longest header of a frame, other lengths in bytes, and the type of a block
 #: with one byte that is repeated.
 _HEADER_BYTES, _BLOCK_HEADER_BYTES, _CHECKSUM_BYTES, _RLE = 18, 3, 4, 1
@@ -149,20 +146,20 @@ def unpack(path: Path) -> Generator[bytes, None, bool]:
     """
     import zstandard
 
-    frame, rest, is_empty = None, b"", True
     with _opened(path) as file:
-        try:
-            while data := file.read(_READ_BYTES):
-                while data:
-                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                    *lines, rest = (rest + frame.decompress(data)).split(b"\n")
-                    is_empty = is_empty and not lines
-                    yield from (line + b"\n" for line in lines)
-                    data = frame.unused_data if frame.eof else b""
-                    frame = None if frame.eof else frame
-        except zstandard.ZstdError:
-            return False
-    return frame is None and not rest and not is_empty
+        data = file.readall()
+    rest, has_lines, has_end = b"", False, False
+    try:
+        # A frame of a worker has at most a megabyte.
+        while data:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            *lines, rest = (rest + frame.decompress(data)).split(b"\n")
+            has_lines = has_lines or bool(lines)
+            yield from (line + b"\n" for line in lines)
+            data, has_end = frame.unused_data, frame.eof
+    except zstandard.ZstdError:
+        return False
+    return has_lines and has_end and not rest
 
 
 def _opened(path: Path) -> FileIO:

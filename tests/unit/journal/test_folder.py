@@ -94,7 +94,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("trap", "is_private"), REFUSED.values(), ids=REFUSED)
-def test_a_folder_that_another_user_could_have_made_is_left_alone_until_it_is_gone(
+def test_a_folder_that_another_user_could_have_made_is_left_alone(
     trap: Callable[[Path], None],
     is_private: bool,
     top: Path,
