@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import threading
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import zstandard
+from botocore.exceptions import EndpointConnectionError
 
 from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal.fields import Origin
@@ -24,6 +26,7 @@ WALL = 1_773_500_966_000_000
 DAY = "2026-03-14"
 #: The worker's start by the keeper's clock, in seconds.
 STARTED = 1_000.0
+DEAD = EndpointConnectionError(endpoint_url="https://s3")
 ORIGIN = Origin(wid="0123456789ab", started_at=STARTED, offset=WALL - 1_000_000_000)
 
 
@@ -80,6 +83,32 @@ def run_journal(target: Path | str, **options: Any) -> Journal:
     journal(event_of())
     journal.close(PATIENCE)
     return journal
+
+
+class Bucket:
+    """The part of an S3 client that a shipper uses."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.faults: list[Exception] = []
+        self.is_answering = True
+        self.gate = threading.Event()
+        self.gate.set()
+        self.calls = 0
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
+        self.calls += 1
+        self.gate.wait()
+        if self.faults:
+            raise self.faults.pop(0)
+        self.objects[f"{Bucket}/{Key}"] = Body
+        if not self.is_answering:
+            raise DEAD
+
+    @property
+    def text(self) -> bytes:
+        """All lines of all objects."""
+        return b"".join(map(zstandard.decompress, self.objects.values()))
 
 
 @dataclass

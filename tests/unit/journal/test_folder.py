@@ -14,7 +14,7 @@ import zstandard
 
 from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.support.waiting import PATIENCE
-from tests.unit.journal.samples import files_in, frames_of, journal_at, run_journal
+from tests.unit.journal.samples import Bucket, files_in, frames_of, journal_at, run_journal
 from tests.unit.journal.test_journal import INFO
 
 #: Another user of the machine.
@@ -27,16 +27,6 @@ WORKER = "dt=2026-03-13/worker=dead"
 S3 = "s3://b/prefix"
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-
-
-class Bucket:
-    """The part of an S3 client that a shipper uses."""
-
-    def __init__(self) -> None:
-        self.text = b""
-
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
-        self.text += zstandard.ZstdDecompressor().decompressobj().decompress(Body)
 
 
 @pytest.fixture

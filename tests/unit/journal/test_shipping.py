@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from io import FileIO
 from pathlib import Path
 
 import pytest
 import zstandard
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.journal import shipping
 from celery_sqs_heartbeat.journal.folder import Root, lock
 from celery_sqs_heartbeat.journal.shipping import SHIP_SECONDS, Shipper
 from celery_sqs_heartbeat.settings.address import Destination
 from tests.support.waiting import PATIENCE, wait_until
-from tests.unit.journal.samples import DAY, files_in
+from tests.unit.journal.samples import DAY, DEAD, Bucket, files_in
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
-DEAD = EndpointConnectionError(endpoint_url="https://s3")
 KEY = f"dt={DAY}/worker=w/seg-%d.jsonl.zst"
-
-
-class Bucket:
-    """The part of an S3 client that a shipper uses."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.faults: list[Exception] = []
-        self.is_answering = True
-        self.gate = threading.Event()
-        self.gate.set()
-        self.calls = 0
-
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
-        self.calls += 1
-        self.gate.wait()
-        if self.faults:
-            raise self.faults.pop(0)
-        self.objects[f"{Bucket}/{Key}"] = Body
-        if not self.is_answering:
-            raise DEAD
 
 
 @pytest.fixture
