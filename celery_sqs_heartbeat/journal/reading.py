@@ -37,7 +37,7 @@ _THREADS = 16
 _SEGMENT = re.compile(rf"(\d{{4}}-\d\d-\d\d)/worker=[^/]+/seg-[^/]+{re.escape(CLOSED_SUFFIX)}")
 #: The fields that each line must have.
 _REQUIRED = ("v", "ts", "seq", "ev", "wid")
-#: A time beyond the last day of the calendar, in microseconds: 9999-12-31.
+#: The start of the calendar's last day, 9999-12-31, in microseconds. No event is that late.
 _END_OF_TIME = 253_402_214_400_000_000
 #: Whether a value fits a type of the contract.
 _FITS: dict[str, Callable[[object], bool]] = {
