@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.cli.doctor.checks import KINDS
-from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+from celery_sqs_heartbeat.cli import sqs_heartbeat
+from celery_sqs_heartbeat.cli.examination import RULES
 from celery_sqs_heartbeat.common.exits import DONE, FOUND, FOUND_WHEN, REFUSED, REFUSED_WHEN
 from celery_sqs_heartbeat.journal.__main__ import main as journal
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
@@ -126,9 +126,9 @@ def _value(option: click.Option, context: click.Context) -> str:
 
 def _findings() -> str:
     rows = (
-        f"| `{kind.id}` | {kind.severity.value} "
-        f"| **{as_markdown(kind.title)}**: {as_markdown(kind.why)} | {as_markdown(kind.fix)} |\n"
-        for kind in KINDS
+        f"| `{rule.id}` | {rule.severity.value} "
+        f"| **{as_markdown(rule.title)}**: {as_markdown(rule.why)} | {as_markdown(rule.fix)} |\n"
+        for rule in RULES
     )
     return "".join(["| id | severity | meaning | fix |\n|---|---|---|---|\n", *rows])
 

@@ -3,6 +3,24 @@
 Every `celery` command imports this module, so it imports only click.
 """
 
-from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+from __future__ import annotations
+
+import click
+
+from celery_sqs_heartbeat.cli.doctor import doctor
+from celery_sqs_heartbeat.cli.grafana import grafana
+from celery_sqs_heartbeat.cli.iam import iam
+from celery_sqs_heartbeat.cli.report import report
+from celery_sqs_heartbeat.cli.status import status
+from celery_sqs_heartbeat.cli.tune import tune
 
 __all__ = ["sqs_heartbeat"]
+
+
+@click.group("sqs-heartbeat")
+def sqs_heartbeat() -> None:
+    """Check, inspect and tune the SQS heartbeat."""
+
+
+for _command in (doctor, grafana, iam, report, status, tune):
+    sqs_heartbeat.add_command(_command)

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
-from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+from celery_sqs_heartbeat.cli import sqs_heartbeat
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED, NothingFound
 from celery_sqs_heartbeat.pipeline.__main__ import main

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.cli.report.command import report
+from celery_sqs_heartbeat.cli.report import report
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.pipeline import options
 from celery_sqs_heartbeat.pipeline.report import figures

@@ -17,8 +17,8 @@ from celery import Celery
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.cli.tune.command import tune
-from celery_sqs_heartbeat.cli.tune.settings_code import as_settings
+from celery_sqs_heartbeat.cli.settings_code import as_settings
+from celery_sqs_heartbeat.cli.tune import tune
 from celery_sqs_heartbeat.pipeline import options
 from celery_sqs_heartbeat.pipeline.engine import surveying
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,9 @@ import click
 import pytest
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.status.lease_tables import blocks_of
-from celery_sqs_heartbeat.cli.status.page_answers import PageAnswer
-from celery_sqs_heartbeat.cli.status.page_targets import Target
-from celery_sqs_heartbeat.cli.terminal.output import laid_out
-from celery_sqs_heartbeat.cli.tune.settings_code import as_text
+from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
+from celery_sqs_heartbeat.cli.settings_code import as_text
+from celery_sqs_heartbeat.cli.status import lines_of
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
 from celery_sqs_heartbeat.journal.__main__ import text_of
 from celery_sqs_heartbeat.journal.fields import fields_of
@@ -126,7 +123,7 @@ def test_names_can_not_control_the_table_of_leases() -> None:
     told["stopped_groups"] = [{**stopped, "receive_count": 1, "ago": 1.0, "visible_in": -1.0}]
     target = Target(url="u")
     answers = [PageAnswer(target=target, payload=told), PageAnswer(target=target, fault=EVIL)]
-    shown = [click.unstyle(line) for line in laid_out(blocks_of(answers), file=io.StringIO())]
+    shown = [click.unstyle(line) for line in lines_of(answers)]
     assert "".join(shown).count(r"\x1b[31m") == 11
     assert is_harmless("".join(shown))
 

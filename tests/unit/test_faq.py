@@ -11,7 +11,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from celery_sqs_heartbeat.cli.doctor.checks import KINDS
+from celery_sqs_heartbeat.cli.examination import RULES
 from celery_sqs_heartbeat.settings import NAMES
 from tests.support.markdown import ROOT, blocks, typed_lines
 
@@ -81,6 +81,6 @@ def test_the_commands_of_aws_use_operations_and_parameters_of_sqs() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_findings_and_settings_that_it_names_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert {*re.findall(r"SQSHB-\w+", text)} <= {kind.id for kind in KINDS}
+    assert {*re.findall(r"SQSHB-\w+", text)} <= {rule.id for rule in RULES}
     settings = {*re.findall(r"\bsqs_heartbeat_(?!$)\w+", text)}
     assert settings <= {f"sqs_heartbeat_{name}" for name in NAMES}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
-from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
+from celery_sqs_heartbeat.cli.app import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.queue_rules import few_for_retries
+from celery_sqs_heartbeat.cli.queues import QueueFacts
 from tests.support.markdown import ROOT
 
 
@@ -23,10 +25,17 @@ def test_the_receives_that_retries_need_are_the_doctors() -> None:
     assert found
     retries, receives = map(int, found.groups())
     app = AppFacts(tasks=[TaskFacts(name="a", retries=retries)])
-    assert list(check_retries(app, "q.fifo", receives)) == []
-    (short,) = check_retries(app, "q.fifo", receives - 1)
-    assert short.id == "SQSHB-W032"
-    assert f"(`{short.id}`)" in PAGE
+    found = {
+        count: len(list(few_for_retries.check(app, queue_of(count))))
+        for count in (receives, receives - 1)
+    }
+    assert found == {receives: 0, receives - 1: 1}
+    assert f"(`{few_for_retries.id}`)" in PAGE
+
+
+def queue_of(max_receive_count: int) -> QueueFacts:
+    policy = json.dumps({"maxReceiveCount": max_receive_count})
+    return QueueFacts(name="q.fifo", attributes={"RedrivePolicy": policy})
 
 
 @pytest.mark.parametrize("page", ["howto/fifo.md", "settings.md"])

@@ -9,8 +9,9 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat import ReleaseMessage
-from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
-from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
+from celery_sqs_heartbeat.cli.app import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.queue_rules import retried
+from celery_sqs_heartbeat.cli.queues import QueueFacts
 from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.settings.release_delay import (
@@ -98,8 +99,9 @@ def test_its_example_of_an_exponential_delay_matches_the_defaults() -> None:
 
 def test_its_numbers_of_runs_are_the_doctors() -> None:
     tasks = [TaskFacts(name="a", retries=3)]
-    (found,) = check_retries(AppFacts(tasks=tasks), "q", 5)
-    (acked,) = check_retries(AppFacts(tasks=tasks, acks_on_failure="s"), "q", 5)
+    queue = QueueFacts(name="q", attributes={"RedrivePolicy": '{"maxReceiveCount": 5}'})
+    (found,) = retried.check(AppFacts(tasks=tasks), queue)
+    (acked,) = retried.check(AppFacts(tasks=tasks, acks_on_failure="s"), queue)
     assert "a dead letter after 8 failed runs" in str(found.value)
     assert "a task that always fails runs 8 times before it is a dead letter" in TEXT
     assert "deleted after 4 failed runs" in str(acked.value)

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from celery import Celery
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.app.offline_broker import Broker
+from celery_sqs_heartbeat.cli.broker import Broker
 from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -49,7 +49,7 @@ PLAIN = {
     *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
     *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
     *("group", "sequence_number", "grp", "sn"),
-    *("cause", "reason", "fault", "faults", "option_faults", "creation_faults", "broken_broker"),
+    *("cause", "reason", "fault", "faults", "option_faults", "creation_faults"),
     *("dead_letters", "versions", "wakeup"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
     *("labels", "known", "buckets", "content_type", "default", "events"),
@@ -73,11 +73,7 @@ PLAIN_OF_CLASS = {
     ("Measurement", "metric"),
     ("Field", "attribute"),
     # The output of commands.
-    ("Style", "color"),
-    ("Styled", "text"),
-    *(("Table", name) for name in ("columns", "rows")),
-    *(("Explanation", name) for name in ("head", "items", "details", "reference")),
-    *(("Explanations", name) for name in ("heading", "reference")),
+    *(("Styled", name) for name in ("text", "color")),
     # An option's or a setting's name.
     ("Target", "origin"),
     ("Response", "body"),

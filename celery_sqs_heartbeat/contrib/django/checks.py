@@ -9,18 +9,17 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # type: ignore[import-untyped] # noqa: A004
 
-from celery_sqs_heartbeat.cli.app.app_contents import import_tasks
-from celery_sqs_heartbeat.cli.doctor.checks.broker import NO_APP, NOT_SQS
-from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity
-from celery_sqs_heartbeat.cli.doctor.examination import examine_offline
-from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
+from celery_sqs_heartbeat.cli.app import import_tasks
+from celery_sqs_heartbeat.cli.app_rules import no_app, not_sqs
+from celery_sqs_heartbeat.cli.examination import examine_offline
+from celery_sqs_heartbeat.cli.findings import Finding, Severity, headline
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
 #: The variable that `celery --skip-checks` sets.
 _SKIP = "CELERY_SKIP_CHECKS"
 #: These are warnings in Django. Another broker is fine on a developer's machine, and an error would
 #: keep `manage.py` from doing anything.
-_NOT_SO_BAD = (NOT_SQS.id, NO_APP.id)
+_NOT_SO_BAD = (not_sqs.id, no_app.id)
 
 
 def check_heartbeat(**_: Any) -> list[CheckMessage]:
@@ -61,6 +60,4 @@ def message_of(finding: Finding) -> CheckMessage:
     is_error = finding.severity is Severity.ERROR and finding.id not in _NOT_SO_BAD
     number = finding.id[-3:]
     kind, letter = (Error, "E") if is_error else (Warning, "W")
-    return kind(
-        headline(Group([finding])), hint=finding.fix, id=f"celery_sqs_heartbeat.{letter}{number}"
-    )
+    return kind(headline([finding]), hint=finding.fix, id=f"celery_sqs_heartbeat.{letter}{number}")

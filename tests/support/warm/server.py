@@ -41,7 +41,7 @@ MODULES = (
     "celery.concurrency.thread",
     "celery.worker.consumer",
     "celery.worker.strategy",
-    "celery_sqs_heartbeat.cli.doctor.command",
+    "celery_sqs_heartbeat.cli.examination",
     "celery_sqs_heartbeat.transport",
     "celery_sqs_heartbeat.worker.heartbeat",
     "celery_sqs_heartbeat.worker.step",

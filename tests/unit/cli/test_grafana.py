@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat.cli.grafana.command import FILES, grafana
-from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+from celery_sqs_heartbeat.cli.grafana import FILES, grafana
 from celery_sqs_heartbeat.common.exits import DONE, REFUSED
 
 SOURCE = files("celery_sqs_heartbeat.observe") / "grafana"
@@ -26,10 +25,6 @@ def assert_refused(result: Result, *words: object) -> None:
     (line,) = result.stderr.splitlines()
     for word in words:
         assert str(word) in line
-
-
-def test_it_is_a_command_of_the_package() -> None:
-    assert sqs_heartbeat.commands["grafana"] is grafana
 
 
 def test_it_writes_all_files_into_a_new_folder(tmp_path: Path) -> None:

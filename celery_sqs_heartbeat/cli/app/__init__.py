@@ -1,1 +1,0 @@
-"""Reads a Celery app's configuration, without a call to SQS."""

@@ -1,1 +1,0 @@
-"""The command `grafana`, which writes a dashboard and alerting rules."""

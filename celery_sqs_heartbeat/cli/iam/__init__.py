@@ -1,1 +1,0 @@
-"""The command `iam`, which prints an IAM policy."""

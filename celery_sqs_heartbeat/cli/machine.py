@@ -1,0 +1,299 @@
+"""What a worker uses on this machine, tried like a worker does, and the doctor's rules about it.
+
+Nothing is left behind. The docstrings of rules have the texts that people read.
+"""
+# ruff: noqa: ARG001, D205 - one table, one signature; texts for people.
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from celery_sqs_heartbeat.cli.app import AppFacts
+from celery_sqs_heartbeat.cli.findings import Found, RuleTable, when
+from celery_sqs_heartbeat.cli.pages import serves_health
+from celery_sqs_heartbeat.cli.queues import QueueFacts
+from celery_sqs_heartbeat.journal.folder import Root, create, write_all
+from celery_sqs_heartbeat.journal.shipping import new_shipping_client, own_spool
+from celery_sqs_heartbeat.observe.status import StatusServer
+from celery_sqs_heartbeat.settings import PREFIX, Settings
+from celery_sqs_heartbeat.settings.address import Destination, parse_address, parse_target, url_of
+from celery_sqs_heartbeat.worker.versions import is_tested
+
+#: Rules for the installed versions. Their fact is the app.
+VERSIONS = RuleTable()
+#: Rules for an app whose broker can be used. Their facts are the app and the machine.
+MACHINE = RuleTable()
+
+#: SQS refuses calls whose signature's time differs by more than this, in seconds (AWS reference
+#: guide, "Troubleshoot Signature Version 4 signing": five minutes).
+SIGNATURE_SECONDS = 300
+#: The smallest difference that can be measured, in seconds: the Date header has whole seconds,
+#: and answers take time.
+SKEW_SECONDS = 5
+#: A busy worker's journal fills this many bytes in a few hours.
+LITTLE_SPACE = 256 << 20
+#: Bytes to write, to see whether the file system has space.
+_SAMPLE = bytes(65_536)
+
+
+class Place(enum.Enum):
+    """Whether a worker on this machine can write or listen at a place."""
+
+    USABLE = "usable"
+    UNUSABLE = "unusable"
+    #: A worker already serves its status page there.
+    OURS = "ours"
+    #: S3 does not let us use the bucket.
+    NO_BUCKET = "no bucket"
+    #: Usable, as far as can be known without a write.
+    UNTRIED = "untried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """The state of the journal's place, of the status page's address, and of the clock.
+
+    Attributes:
+        space: Bytes that the journal's file system has left for this user.
+        is_answered: Whether SQS answered any call.
+        skew: How many seconds the clock is ahead of SQS's; None if no answer has the time.
+    """
+
+    journal: Place = Place.USABLE
+    journal_why: str = field(default="", repr=False)
+    space: int | None = None
+    page: Place = Place.USABLE
+    page_why: str = field(default="", repr=False)
+    is_answered: bool = True
+    skew: float | None = 0.0
+
+
+def read_machine(settings: Settings, queues: Iterable[QueueFacts]) -> MachineFacts:
+    """Return what a worker with these settings would find on this machine.
+
+    Args:
+        queues: SQS's answers about the queues, which contain the time.
+    """
+    page, page_why = _probe_page(settings.status)
+    journal, journal_why, space = _probe_journal(settings.journal)
+    answers = [answer for each in queues for answer in (each.found, *each.tries.values())]
+    skews = [answer.skew for answer in answers if answer.skew is not None]
+    return MachineFacts(
+        journal=journal,
+        journal_why=journal_why,
+        space=space,
+        page=page,
+        page_why=page_why,
+        is_answered=any(answer.has_come for answer in answers),
+        # A slow answer makes the clock seem ahead, so the smallest difference is the most exact.
+        skew=min(skews, key=abs, default=None),
+    )
+
+
+def _probe_journal(journal: str | None) -> tuple[Place, str, int | None]:
+    if journal is None:
+        return Place.USABLE, "", None
+    target = parse_target(journal)
+    if not isinstance(target, Destination):
+        return _probe_folder(target, is_private=False)
+    place, why, space = _probe_folder(own_spool(target).top, is_private=True)
+    return (*_probe_bucket(target), space) if place is Place.USABLE else (place, why, space)
+
+
+def _probe_folder(path: Path, *, is_private: bool) -> tuple[Place, str, int | None]:
+    try:
+        if os.path.lexists(path):
+            _write_in(path, is_private=is_private)
+        else:
+            _make_in(_nearest(path.absolute()))
+        status = os.statvfs(_nearest(path.absolute()))
+    except OSError as error:
+        return Place.UNUSABLE, _reason(error), None
+    return Place.USABLE, "", status.f_bavail * status.f_frsize
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path itself or the nearest parent that exists."""
+    return next(each for each in (path, *path.parents) if os.path.lexists(each))
+
+
+def _write_in(path: Path, *, is_private: bool) -> None:
+    name = Path(f".doctor-{os.getpid()}-{os.urandom(4).hex()}")
+    place = Root(path, is_private=is_private).located(name)
+    with create(place) as file:
+        try:
+            write_all(file, _SAMPLE)
+        finally:
+            place.unlink()
+
+
+def _make_in(parent: Path) -> None:
+    """Make a folder in the deepest existing parent, and remove it."""
+    os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=parent))
+
+
+def _probe_bucket(target: Destination) -> tuple[Place, str]:
+    """List one name in the bucket. Only a write would show whether writes are permitted.
+
+    HeadBucket needs less, but its answer does not distinguish a wrong key, a missing permission
+    and a bucket of another account.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        new_shipping_client().list_objects_v2(Bucket=target.bucket, Prefix=target.prefix, MaxKeys=1)
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code"))
+        if code == "AccessDenied":
+            # A worker does not need s3:ListBucket.
+            return Place.UNTRIED, ""
+        return Place.NO_BUCKET, "there is no such bucket" if code == "NoSuchBucket" else code
+    except (BotoCoreError, OSError, ValueError) as error:
+        return Place.NO_BUCKET, type(error).__name__
+    return Place.UNTRIED, ""
+
+
+def _probe_page(address: str | None) -> tuple[Place, str]:
+    if address is None:
+        return Place.USABLE, ""
+    host, port = parse_address(address)
+    try:
+        StatusServer(host, port, {}).server_close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
+            return Place.OURS, ""
+        return Place.UNUSABLE, _reason(error)
+    return Place.USABLE, ""
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+@MACHINE.rule("SQSHB-E501", "this machine's clock is wrong")
+def clock_off(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """SQS refuses calls that are signed with a time more than 5 minutes in the past or in the
+    future.
+
+    Fix: Set the clock. chrony or systemd-timesyncd keeps it right.
+    """
+    skew = machine.skew or 0
+    return when(abs(skew) > SIGNATURE_SECONDS, value=_side(skew))
+
+
+@MACHINE.rule("SQSHB-W502", "this machine's clock differs from SQS's")
+def clock_drifts(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """ETAs are off, and from a difference of 5 minutes SQS refuses every call. Leases do not depend
+    on this clock.
+
+    Fix: Set the clock. chrony or systemd-timesyncd keeps it right.
+    """
+    skew = machine.skew or 0
+    return when(SKEW_SECONDS < abs(skew) <= SIGNATURE_SECONDS, value=_side(skew))
+
+
+def _side(skew: float) -> str:
+    return f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+
+
+@MACHINE.rule("SQSHB-P503", "this machine's clock is right")
+def clock_right(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """It agrees with the time in SQS's answers."""
+    return when(machine.skew is not None and abs(machine.skew) <= SKEW_SECONDS)
+
+
+@MACHINE.rule("SQSHB-I504", "this machine's clock could not be checked")
+def clock_unknown(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """No answer from SQS contained the time."""
+    return when(machine.is_answered and machine.skew is None)
+
+
+@VERSIONS.rule("SQSHB-P505", "the versions are tested together")
+def versions_tested(app: AppFacts) -> list[Found]:
+    """The tests run on Celery and kombu 5.5 to 5.7."""
+    return when(_are_tested(app), value=_versions(app))
+
+
+@VERSIONS.rule("SQSHB-W505", "these versions are not tested with celery-sqs-heartbeat")
+def versions_untested(app: AppFacts) -> list[Found]:
+    """The heartbeat changes parts of Celery and kombu that may change between versions.
+
+    Fix: Use Celery and kombu 5.5 to 5.7, or a newer celery-sqs-heartbeat.
+    """
+    return when(not _are_tested(app), value=_versions(app))
+
+
+def _are_tested(app: AppFacts) -> bool:
+    return all(is_tested(app.versions[name]) for name in ("celery", "kombu"))
+
+
+def _versions(app: AppFacts) -> str:
+    installed = [f"{name} {version}" for name, version in app.versions.items()]
+    return ", ".join([*installed, f"pool {app.pool}"])
+
+
+@MACHINE.rule("SQSHB-E506", "the journal can't be written")
+def no_journal(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """The worker runs without a journal and drops the records.
+
+    Fix: Correct sqs_heartbeat_journal, or give the worker's user write permission there.
+    """
+    return _journal(machine.journal is Place.UNUSABLE, app, machine.journal_why)
+
+
+@MACHINE.rule("SQSHB-W507", "there is little space for the journal")
+def little_space(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """When the file system is full, the worker drops journal records.
+
+    Fix: Remove old days of the journal, or choose a larger file system.
+    """
+    space = machine.space
+    is_little = space is not None and space < LITTLE_SPACE
+    return _journal(is_little, app, f"{(space or 0) >> 20} MiB left")
+
+
+@MACHINE.rule("SQSHB-E508", "the journal's bucket can't be used")
+def no_bucket(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """Segments wait in the folder for temporary files. Beyond 1 GiB the oldest are lost.
+
+    Fix: Correct sqs_heartbeat_journal, boto3's region and credentials, or the S3 endpoint.
+    """
+    return _journal(machine.journal is Place.NO_BUCKET, app, machine.journal_why)
+
+
+def _journal(is_found: bool, app: AppFacts, why: str) -> list[Found]:
+    return when(is_found, PREFIX + "journal", f"{app.settings.journal} ({why})")
+
+
+@MACHINE.rule("SQSHB-I509", "the permission to write to the journal's bucket was not tried")
+def bucket_not_tried(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """Trying s3:PutObject would write an object.
+
+    Fix: Make sure that the worker's role has s3:PutObject on the prefix.
+    """
+    return when(machine.journal is Place.UNTRIED, PREFIX + "journal", app.settings.journal)
+
+
+@MACHINE.rule("SQSHB-E510", "the status page's address can't be used")
+def no_page(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """The worker runs without the page and without metrics for Prometheus.
+
+    Fix: Choose a free port of this machine, or 127.0.0.1 as the host. Port 0 takes any free port.
+    """
+    value = f"{app.settings.status} ({machine.page_why})"
+    return when(machine.page is Place.UNUSABLE, PREFIX + "status", value)
+
+
+@MACHINE.rule("SQSHB-I511", "a worker already serves its status page there")
+def page_runs(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """The port is used by a worker with the heartbeat, probably this app's own.
+
+    Fix: Nothing, if it is the only one. Each worker on a host needs its own port.
+    """
+    return when(machine.page is Place.OURS, PREFIX + "status", app.settings.status)

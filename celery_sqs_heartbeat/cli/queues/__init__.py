@@ -1,1 +1,0 @@
-"""Asks SQS about queues."""

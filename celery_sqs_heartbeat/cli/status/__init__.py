@@ -1,1 +1,0 @@
-"""The command `status`, which shows the contents of workers' status pages."""

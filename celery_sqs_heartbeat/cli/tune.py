@@ -1,0 +1,126 @@
+"""The command `tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from celery_sqs_heartbeat.common.exits import (
+    DONE,
+    FOUND,
+    Command,
+    NothingFound,
+    Refusal,
+    epilog,
+    refusing,
+)
+from celery_sqs_heartbeat.pipeline.options import (
+    engine_option,
+    progress_line,
+    require_pyspark,
+    warn_of,
+)
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.leases.lease import LeaseTerms
+
+
+@click.command(cls=Command, epilog=epilog("tune"))
+@click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 1 if the app's settings are worse than the recommended ones.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
+@engine_option
+@click.pass_context
+def tune(context: click.Context, source: str, check: bool, as_json: bool, engine: str) -> None:
+    """Recommend settings for each queue, from the measurements in the workers' journals.
+
+    JOURNAL_OR_WAREHOUSE is the folder or URL of the workers' journals (sqs_heartbeat_journal), or
+    the warehouse: the tables that the pipeline built from them.
+
+    Settings are worse if they lose more than one lease in 10,000 attempts, if they cost 1.5 times
+    as much as the best ones, or if max_lease is too short. Running settings that are not worse are
+    recommended unchanged. If there is too little data, the output says so, and nothing counts as
+    worse.
+    """
+    require_pyspark()
+    # Imported here because every `celery` command imports this module.
+    from celery_sqs_heartbeat.common.days import Span
+    from celery_sqs_heartbeat.pipeline.engine.choice import choose
+    from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.schema import SURVEYED
+    from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
+
+    choice = choose(engine, source)
+    with refusing():
+        is_journal = check_source(source, Span(), SURVEYED, is_here=choice.is_here)
+    from celery_sqs_heartbeat.cli.settings_code import as_settings, as_text
+    from celery_sqs_heartbeat.pipeline.engine import surveying
+    from celery_sqs_heartbeat.pipeline.engines import engine_of
+    from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
+    from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
+    from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING
+    from celery_sqs_heartbeat.pipeline.tuning.verdicts import verdicts_of
+    from celery_sqs_heartbeat.worker.settings import naming
+
+    names, terms_of = _of_app(context.obj.app, needs_tasks=check)
+    choice.say()
+    progress = progress_line()
+    progress(f"measuring {source}")
+    with refusing(), engine_faults(f"measure {source!r}"):
+        found, unread = surveying.survey_source(
+            engine_of(choice.engine), source, is_journal=is_journal
+        )
+    rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
+    if not rows:
+        raise NothingFound(
+            f"{source!r} has no messages yet: run workers with sqs_heartbeat_journal"
+        )
+    verdicts = list(verdicts_of(found, terms_of, Worth())) if check else []
+    if as_json:
+        output = {
+            "recommendations": [asdict(row) for row in rows],
+            **({"checks": [asdict(each) for each in verdicts]} if check else {}),
+        }
+        click.echo(dumps(output, indent=2))
+    else:
+        click.echo(as_settings(rows, names, rename=naming(context.obj.app)))
+        if check:
+            click.echo(as_text(verdicts))
+    warn_of(unread)
+    context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
+
+
+def _of_app(
+    app: Any, *, needs_tasks: bool
+) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
+    """Return Celery's queue names by SQS's names, and a function that returns the app's terms.
+
+    Args:
+        needs_tasks: Import the tasks, too: they may have their own settings.
+    """
+    from celery_sqs_heartbeat.cli.app import import_tasks, queue_names, read_app
+    from celery_sqs_heartbeat.cli.broker import Broker
+    from celery_sqs_heartbeat.worker.settings import naming
+
+    if needs_tasks and (broken := import_tasks(app)):
+        raise Refusal(f"the app's tasks can't be imported: {broken}")
+    facts = read_app(app)
+    if faults := [*facts.faults, *facts.broker.option_faults]:
+        raise Refusal("the app's settings are wrong: " + naming(app)("; ".join(faults)))
+    names = {}
+    if facts.broker.is_sqs and facts.broker.fault is None:
+        broker = Broker.of_app(app)
+        names = {broker.sqs_name(name): name for name in queue_names(app)}
+
+    def terms_of(queue: str, task: str | None, own_timeout: int) -> LeaseTerms:
+        return facts.settings.for_task(names.get(queue, queue), task).terms(own_timeout)
+
+    return names, terms_of

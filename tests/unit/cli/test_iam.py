@@ -1,0 +1,205 @@
+"""`celery -A proj sqs-heartbeat iam`: the smallest policy for a worker or a producer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from click.testing import CliRunner, Result
+
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.cli.iam import CONSUME, SEND, QueuePlace, iam, policy
+from celery_sqs_heartbeat.testing.serving import SimulatedServer
+from tests.support.golden import golden
+from tests.support.proxy import FaultProxy
+
+ID = "123456789012"
+HERE = QueuePlace(name="q", region="eu-west-3", account=ID)
+OUR_KEY = f"arn:aws:kms:eu-west-3:{ID}:key"
+FIND_OR_CREATE = {"Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)}
+
+
+def statements(made: dict[str, Any]) -> dict[str, Any]:
+    return {each["Sid"]: each for each in made["Statement"]}
+
+
+@pytest.mark.parametrize(
+    ("url", "region", "account", "name"),
+    [
+        (f"https://sqs.eu-west-3.amazonaws.com/{ID}/q", "eu-west-3", ID, "q"),
+        (f"https://eu-west-3.queue.amazonaws.com/{ID}/q", "eu-west-3", ID, "q"),
+        (f"https://queue.amazonaws.com/{ID}/q", "us-east-1", ID, "q"),
+        (
+            f"https://vpce-0a-b1.sqs.us-gov-west-1.vpce.amazonaws.com/{ID}/q.fifo",
+            "us-gov-west-1",
+            ID,
+            "q.fifo",
+        ),
+        (f"https://sqs.cn-north-1.amazonaws.com.cn/{ID}/q", "cn-north-1", ID, "q"),
+        ("http://localhost:9324/queue/q", None, None, "q"),
+        ("http://127.0.0.1:9324/q", None, None, "q"),
+    ],
+)
+def test_a_url_is_read(url: str, region: str | None, account: str | None, name: str) -> None:
+    assert QueuePlace.of_url(url) == QueuePlace(name=name, region=region, account=account)
+
+
+@pytest.mark.parametrize(
+    ("journal", "arn"),
+    [
+        (None, None),
+        ("/var/journal", None),
+        ("s3://logs/sqs/", "arn:aws:s3:::logs/sqs/*"),
+        ("s3://logs", "arn:aws:s3:::logs/*"),
+    ],
+)
+def test_a_worker_may_write_its_journal_on_s3_and_a_producer_may_not(
+    journal: str | None, arn: str | None
+) -> None:
+    for is_producer in (False, True):
+        made = policy([HERE], is_producer=is_producer, is_predefined=True, journal=journal)
+        statement = statements(made).get("Journal", {})
+        assert statement.get("Resource") == (None if is_producer else arn)
+        assert statement.get("Action") in (None, ["s3:PutObject"])
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        "arn:aws:sqs:eu-west-3:123456789012:q",
+        "arn:aws-cn:sqs:cn-north-1:123456789012:q",
+        "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:q.fifo",
+    ],
+)
+def test_an_arn_is_read_and_rebuilt(arn: str) -> None:
+    assert QueuePlace.of_arn(arn).arn == arn
+
+
+@pytest.mark.parametrize(
+    ("is_producer", "is_predefined", "found"),
+    [
+        (False, True, {"Consume": CONSUME}),
+        (False, False, {"Consume": CONSUME, **FIND_OR_CREATE}),
+        (True, True, {"Send": SEND}),
+        (True, False, {"Send": SEND, **FIND_OR_CREATE}),
+    ],
+)
+def test_the_permissions_of_workers_and_producers(
+    is_producer: bool, is_predefined: bool, found: dict[str, Any]
+) -> None:
+    made = policy([HERE], is_producer=is_producer, is_predefined=is_predefined)
+    assert {sid: tuple(each["Action"]) for sid, each in statements(made).items()} == found
+    assert {each["Effect"] for each in made["Statement"]} == {"Allow"}
+
+
+def test_resources_are_only_the_queues() -> None:
+    made = policy(
+        [HERE, QueuePlace(name="a", region="eu-west-3", account=ID), HERE],
+        is_producer=False,
+        is_predefined=False,
+    )
+    arns = ["arn:aws:sqs:eu-west-3:123456789012:a", "arn:aws:sqs:eu-west-3:123456789012:q"]
+    resources = {sid: each["Resource"] for sid, each in statements(made).items()}
+    assert resources == {"Consume": arns, "Create": arns, "Find": "*"}
+
+
+@pytest.mark.parametrize(
+    ("key", "resource", "alias"),
+    [
+        ("arn:aws:kms:eu-west-3:1:key/ab", "arn:aws:kms:eu-west-3:1:key/ab", None),
+        ("ab-12", f"{OUR_KEY}/ab-12", None),
+        ("alias/ours", f"{OUR_KEY}/*", "alias/ours"),
+        (f"arn:aws:kms:eu-west-3:{ID}:alias/ours", f"{OUR_KEY}/*", "alias/ours"),
+    ],
+)
+def test_a_key_needs_permissions_too(key: str, resource: str, alias: str | None) -> None:
+    made = policy([HERE], is_producer=True, is_predefined=True, keys={key: HERE})
+    statement = statements(made)["Key1"]
+    assert statement["Resource"] == resource
+    assert statement["Action"] == ["kms:GenerateDataKey", "kms:Decrypt"]
+    condition = statement.get("Condition", {}).get("ForAnyValue:StringEquals", {})
+    assert condition.get("kms:ResourceAliases") == alias
+
+
+OPTIONS = {"region": "us-east-1", "is_secure": False}
+NOWHERE = "sqs://k:s@127.0.0.1:1"
+URL = f"https://sqs.eu-west-3.amazonaws.com/{ID}/work"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SimulatedServer]:
+    with SimulatedServer() as server:
+        server.client().create_queue(QueueName="work")
+        key = {"KmsMasterKeyId": "alias/ours"}
+        server.client().create_queue(QueueName="secret", Attributes=key)
+        yield server
+
+
+def app_at(broker: str, **options: Any) -> Any:
+    app = install(Celery("proj", broker=broker, set_as_current=False))
+    app.conf.broker_transport_options = {**OPTIONS, **options}
+    app.conf.task_default_queue = "work"
+    return app
+
+
+def run(app: Any, *arguments: str) -> Result:
+    return CliRunner().invoke(iam, arguments, obj=SimpleNamespace(app=app, no_color=False))
+
+
+def test_the_policy_has_the_arns_and_keys_that_sqs_returns(server: SimulatedServer) -> None:
+    app = app_at(server.broker_url)
+    app.conf.sqs_heartbeat_journal = "s3://logs/sqs"
+    ended = run(app, "-Q", "work,secret")
+    assert ended.exit_code == 0, ended.stderr
+    golden("iam.json", ended.stdout)
+
+
+def test_without_sqs_the_policy_is_made_from_urls_or_options() -> None:
+    app = app_at(NOWHERE, predefined_queues={"work": {"url": URL}})
+    (statement,) = json.loads(run(app, "--producer").stdout)["Statement"]
+    assert statement["Resource"] == f"arn:aws:sqs:eu-west-3:{ID}:work"
+    assert statement["Action"] == [*SEND]
+    named = run(app_at(NOWHERE), "--account", ID, "--region", "us-west-2")
+    assert f"arn:aws:sqs:us-west-2:{ID}:work" in named.stdout
+
+
+@pytest.mark.parametrize(
+    ("broker", "conf", "said"),
+    [
+        (
+            NOWHERE,
+            {},
+            "the account of queue 'work' is not known, and SQS did not return it (Endpoi",
+        ),
+        ("memory://", {}, "the broker is not SQS: memory: set broker_url to an sqs:// URL"),
+        ("sqss://k:s@h", {}, "the broker can't be used: broker_url can't be used: No such tra"),
+        (
+            NOWHERE,
+            {"broker_transport_options": {"predefined_queues": {"work": {}}}},
+            "queue's 'url'",
+        ),
+        (NOWHERE, {"task_queues": {"a": 5}}, "task_queues={'a': 5}: can't be used (TypeError"),
+        (NOWHERE, {"task_default_queue": ""}, "the app has no queue to consume from: set task_d"),
+    ],
+)
+def test_no_policy_is_made_of_an_unusable_app(broker: str, conf: dict[str, Any], said: str) -> None:
+    app = app_at(broker)
+    app.conf.update(conf)
+    for arguments in ([], ["--producer"]):
+        ended = run(app, *arguments)
+        assert (ended.exit_code, ended.stdout) == (2, "")
+        assert said in ended.stderr
+
+
+def test_a_producer_makes_no_call_that_its_policy_lacks(server: SimulatedServer) -> None:
+    with FaultProxy(server.url) as proxy:
+        app = app_at(proxy.broker_url)
+        with app.producer_pool.acquire() as producer:
+            app.send_task("proj.add", (1, 2), producer=producer)
+        app.close()
+        made = {f"sqs:{call.operation}" for call in proxy.calls()}
+    assert set(SEND) <= made <= {*SEND, "sqs:ListQueues", "sqs:CreateQueue"}

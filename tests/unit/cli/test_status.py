@@ -1,0 +1,319 @@
+"""`celery sqs-heartbeat status`, against status pages of real keepers and of other servers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from celery import Celery
+from click.testing import CliRunner, Result
+
+from celery_sqs_heartbeat.cli import output, pages
+from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
+from celery_sqs_heartbeat.cli.status import lines_of, readable, status
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from tests.support.golden import golden
+from tests.support.observed import TOKEN, Observed, observed
+from tests.support.waiting import PATIENCE, wait_until
+
+SUMS = {"in_flight": 2_000, "running": 3, "waiting": 1_997, "pending_deletes": 1}
+TASK = {**SUMS, "queue": "orders", "task": "shop.pay", "oldest": 1234.4, "least_left": 9.6}
+#: What the command reads of a page.
+PAGE: dict[str, Any] = {
+    **SUMS,
+    "worker": "celery@one",
+    "leases": [],
+    "health": {"status": "ok"},
+    "pending_releases": 0,
+    "not_well": 0,
+    "groups": 0,
+    "behind": 0,
+    "oldest": 1234.4,
+    "least_left": 9.6,
+    "tasks": [{**TASK, "not_well": 0, "behind": 0}],
+    "tasks_left_out": 0,
+    "stopped_groups": [],
+    "stopped_groups_left_out": 0,
+}
+STOPPED = {"queue": "orders.fifo", "group": "B4", "task": None, "cause": "failed"}
+
+
+@pytest.fixture(autouse=True)
+def patient_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page take as long as it needs to answer."""
+    monkeypatch.setattr(pages, "PATIENCE", PATIENCE)
+
+
+@pytest.fixture
+def scene() -> Iterator[Observed]:
+    with observed(name="celery@one") as scene:
+        scene.receive("a", task="shop.pay")
+        scene.receive("b", task="shop.pay")
+        yield scene
+
+
+def run(
+    *arguments: str, env: dict[str, str] | None = None, settings: Mapping[str, Any] | None = None
+) -> Result:
+    """Run the command, for an app with these settings."""
+    app = Celery(set_as_current=False)
+    app.conf.update(settings or {})
+    return run_with(app, *arguments, env=env)
+
+
+def run_with(app: Any, *arguments: str, env: dict[str, str] | None = None) -> Result:
+    context = SimpleNamespace(app=app, no_color=False)
+    return CliRunner(env=env or {}).invoke(status, arguments, obj=context)
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address at which nothing can answer: its port is taken, but no one listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def answer(**page: Any) -> PageAnswer:
+    return PageAnswer(target=Target(url="http://h:1"), payload={**PAGE, **page})
+
+
+def test_workers_tasks_groups_and_notes_are_shown() -> None:
+    of_fifo = {
+        "worker": "",
+        "health": {"status": "late"},
+        "groups": 1_500,
+        "behind": 12,
+        "oldest": None,
+        "tasks": [
+            {**TASK, "not_well": 2, "behind": 12},
+            {**TASK, "task": None, "not_well": 0, "behind": 0},
+        ],
+        "tasks_left_out": 7,
+        "stopped_groups": [{**STOPPED, "receive_count": 3, "ago": 5.2, "visible_in": -1.0}],
+        "stopped_groups_left_out": 1_000,
+    }
+    silent = PageAnswer(target=Target(url="u", origin="the app's"), fault="is away")
+    shown = {
+        "without groups": [answer()],
+        "with groups": [answer(), answer(**of_fifo), silent],
+        "nothing": [silent],
+    }
+    text = "".join(
+        f"# {name}\n" + "\n".join([*map(click.unstyle, lines_of(answers)), ""])
+        for name, answers in shown.items()
+    )
+    golden("status.txt", text)
+
+
+@pytest.mark.parametrize(
+    ("page", "is_well"),
+    [
+        ({}, True),
+        ({"not_well": 1}, False),
+        ({"not_well": None}, False),
+        ({"health": {"status": "deaf"}}, False),
+    ],
+)
+def test_a_worker_that_is_not_well_sets_the_exit_status(
+    page: dict[str, Any], is_well: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "ask_all", lambda targets, token: [answer(), answer(**page)])
+    assert run("--url", "http://h:1").exit_code == (0 if is_well else 1)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PAGE if name not in ("leases", "worker", "least_left")]
+)
+def test_a_page_that_lacks_anything_is_of_another_version(name: str) -> None:
+    page = {key: value for key, value in PAGE.items() if key != name}
+    (read,) = readable([PageAnswer(target=Target(url="u"), payload=page)])
+    assert read.payload is None
+    assert read.fault.startswith("its worker runs another version of celery-sqs-heartbeat")
+
+
+@pytest.mark.parametrize("value", ["x", [], {}])
+def test_a_page_with_other_values_is_of_another_version(value: Any) -> None:
+    for name in ("in_flight", "oldest", "health", "groups", "tasks_left_out"):
+        (read,) = readable([answer(**{name: value, "stopped_groups": [{}]})])
+        assert read.payload is None, name
+
+
+def test_scripts_get_the_contents_of_the_pages(scene: Observed, nowhere: str) -> None:
+    result = run("--url", f"{scene.url}/", "--url", nowhere, "--json")
+    assert result.exit_code == 1
+    page, missing = json.loads(result.stdout)
+    assert (page["url"], page["in_flight"], len(page["leases"])) == (f"{scene.url}/", 2, 2)
+    assert missing["url"] == nowhere
+    assert "does not answer" in missing["error"]
+    assert "does not answer" in run("--url", scene.url, "--url", nowhere).stdout
+
+
+def test_the_pages_of_real_keepers_can_be_shown(scene: Observed) -> None:
+    failed = scene.receive_in_order("B4", 1)
+    scene.keeper.release(failed, 600, cause="failed")
+    assert scene.keeper.flush(PATIENCE)
+    # It is recorded after the keeper's flush.
+    wait_until(lambda: scene.data.events()["happenings"])
+    result = run("--url", scene.url)
+    assert result.exit_code == 0
+    for words in ("celery@one  ok", "orders  shop.pay", "orders.fifo  B4"):
+        assert words in result.stdout
+    scene.keeper.stop()
+    result = run("--url", scene.url)
+    assert result.exit_code == 1
+    assert "celery@one: its keeper is dead: leases expire" in result.stdout
+
+
+def test_a_lost_lease_sets_the_exit_status(scene: Observed) -> None:
+    scene.sqs.answer = lambda call: [Outcome.LOST] * len(call.entries)
+    scene.receive("lost", task="shop.mail", terms=LeaseTerms(visibility_timeout=30, threshold=29.9))
+    wait_until(lambda: run("--url", scene.url).exit_code == 1)
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_if_nothing_answers_one_line_names_the_address(how: tuple[str, ...], nowhere: str) -> None:
+    result = run("--url", nowhere, *how)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: {nowhere}: does not answer (Connection refused)")
+    assert "sqs_heartbeat_status" in line
+
+
+def test_the_token_is_that_of_the_option_the_environment_or_the_app() -> None:
+    with observed(token=TOKEN, name="celery@one") as scene:
+        address = scene.url.removeprefix("http://")
+        own = {"sqs_heartbeat_status": address, "sqs_heartbeat_status_token": TOKEN}
+        other = {"sqs_heartbeat_status": "h:1", "sqs_heartbeat_status_token": f"other-{TOKEN}"}
+        assert run(settings=own).exit_code == 0
+        assert run("--url", scene.url, settings=own).exit_code == 0
+        refused = run("--url", scene.url, settings=other)
+        assert refused.exit_code == 2
+        assert "needs its token" in refused.stderr
+        assert run("--url", scene.url, "--token", TOKEN, settings=other).exit_code == 0
+        assert run("--url", scene.url, env={"SQS_HEARTBEAT_STATUS_TOKEN": TOKEN}).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "asked"),
+    [
+        (None, "http://127.0.0.1:9808 (the default: the app sets no sqs_heartbeat_status)"),
+        ("127.0.0.1:1", "http://127.0.0.1:1 (the app's sqs_heartbeat_status)"),
+        ("0.0.0.0:1", "http://127.0.0.1:1 (the app's sqs_heartbeat_status)"),
+        ("[::]:1", "http://[::1]:1 (the app's sqs_heartbeat_status)"),
+        ("localhost:1", "http://localhost:1 (the app's sqs_heartbeat_status)"),
+    ],
+)
+def test_the_error_names_the_address_and_its_origin(
+    address: str | None, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(targets: list[Target], token: str | None) -> list[PageAnswer]:
+        return [PageAnswer(target=target, fault="is away") for target in targets]
+
+    monkeypatch.setattr(pages, "ask_all", ask)
+    result = run(settings={"sqs_heartbeat_status": address})
+    assert (result.exit_code, result.stderr) == (2, f"Error: {asked}: is away\n")
+
+
+UNREADABLE = Celery(set_as_current=False)
+UNREADABLE.config_from_object("there_is_no_such_module")
+
+
+@pytest.mark.parametrize(
+    ("settings", "line", "fault"),
+    [
+        (
+            {"status": "127.0.0.1:0"},
+            "",
+            "takes any free port and logs its number: name the page wi",
+        ),
+        ({"status": "9808"}, "", "sqs_heartbeat_status='9808': must be 'HOST:PORT'"),
+        ({"status": 9808}, "", "sqs_heartbeat_status=9808: must be 'HOST:PORT'"),
+        (
+            {"status_token": "short-secret"},
+            "",
+            "sqs_heartbeat_status_token=...: must be at least 16",
+        ),
+        ({}, "--token=", "must be at least 16 visible ASCII characters"),
+        ({}, "--token=short", "must be at least 16 visible ASCII characters"),
+        ({}, "--token=" + "ä" * 20, "must be at least 16 visible ASCII characters"),
+        ({}, "--url=127.0.0.1:9808", "'127.0.0.1:9808' is not an address like http://127.0.0.1:98"),
+        ({}, "--url=file:///etc/passwd", "is not an address like"),
+        ({}, "--url=http://", "is not an address like"),
+        ({}, "--url=http://[x", "is not an address like"),
+        ({}, "--url=http://h:1/?token=short-secret", "better, SQS_HEARTBEAT_STATUS_TOKEN"),
+        ({}, "--url=http://h:1/#token=short-secret", "better, SQS_HEARTBEAT_STATUS_TOKEN"),
+        ({}, "--url=http://u:short-secret@h:1", "better, SQS_HEARTBEAT_STATUS_TOKEN"),
+        ({}, "--watch --json", "--watch draws tables: remove --watch or --json"),
+        (None, "", "the app's settings can't be read (ModuleNotFoundError: No module named 'there"),
+        (None, "--url=http://h:1", "fix them, or use --url and --token, which need no settings"),
+    ],
+)
+def test_what_can_not_be_used_is_one_line_without_secrets(
+    settings: dict[str, Any] | None, line: str, fault: str
+) -> None:
+    known = {f"sqs_heartbeat_{name}": value for name, value in (settings or {}).items()}
+    arguments = line.split()
+    result = (
+        run_with(UNREADABLE, *arguments) if settings is None else run(*arguments, settings=known)
+    )
+    assert result.exit_code == 2
+    assert fault in result.stderr.splitlines()[-1]
+    assert "short-secret" not in result.output
+
+
+class _Other(BaseHTTPRequestHandler):
+    """A server that is not a worker's. It answers with the first part of the path."""
+
+    def do_GET(self) -> None:
+        name = self.path.split("/")[1]
+        self.send_response(302 if name == "leases" else 200)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(ANSWERS.get(name, "").encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+
+ANSWERS = {"html": "<html>", "list": "[]", "deep": "[" * 100_000, "number": '{"leases": 3}'}
+
+
+def test_another_server_is_not_taken_for_a_worker() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Other) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        targets = [Target(url=url), *(Target(url=f"{url}/{name}") for name in ANSWERS)]
+        answers = pages.ask_all(targets, TOKEN)
+        assert not pages.serves_health(f"{url}/number")
+        server.shutdown()
+    other = "this is not a worker's status page: check the address"
+    assert [each.payload for each in answers] == [None] * 5
+    assert [each.fault for each in answers] == [
+        f"answered with HTTP status 302: {other}",
+        *[other] * 4,
+    ]
+
+
+def test_a_watch_asks_again_until_it_is_interrupted(
+    scene: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(output.time, "sleep", sleep)
+    result = run("--url", scene.url, "--watch")
+    assert result.exit_code == 0
+    assert pauses == [1.0] * 3
+    assert result.stdout.count("celery@one") == 3
