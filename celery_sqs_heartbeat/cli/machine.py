@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from celery_sqs_heartbeat.cli.app import AppFacts
 from celery_sqs_heartbeat.cli.findings import Found, RuleTable, when
@@ -55,21 +56,29 @@ class Place(enum.Enum):
     UNTRIED = "untried"
 
 
+class Probed(NamedTuple):
+    """How a place was found.
+
+    Attributes:
+        space: Bytes that its file system has left for this user, if it is a folder.
+    """
+
+    place: Place = Place.USABLE
+    why: str = ""
+    space: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
     """The state of the journal's place, of the status page's address, and of the clock.
 
     Attributes:
-        space: Bytes that the journal's file system has left for this user.
         is_answered: Whether SQS answered any call.
         skew: How many seconds the clock is ahead of SQS's; None if no answer has the time.
     """
 
-    journal: Place = Place.USABLE
-    journal_why: str = field(default="", repr=False)
-    space: int | None = None
-    page: Place = Place.USABLE
-    page_why: str = field(default="", repr=False)
+    journal: Probed = field(default_factory=Probed)
+    page: Probed = field(default_factory=Probed)
     is_answered: bool = True
     skew: float | None = 0.0
 
@@ -80,33 +89,28 @@ def read_machine(settings: Settings, queues: Iterable[QueueFacts]) -> MachineFac
     Args:
         queues: SQS's answers about the queues, which contain the time.
     """
-    page, page_why = _probe_page(settings.status)
-    journal, journal_why, space = _probe_journal(settings.journal)
     answers = [answer for each in queues for answer in (each.found, *each.tries.values())]
     skews = [answer.skew for answer in answers if answer.skew is not None]
     return MachineFacts(
-        journal=journal,
-        journal_why=journal_why,
-        space=space,
-        page=page,
-        page_why=page_why,
+        journal=_probe_journal(settings.journal),
+        page=_probe_page(settings.status),
         is_answered=any(answer.has_come for answer in answers),
         # A slow answer makes the clock seem ahead, so the smallest difference is the most exact.
         skew=min(skews, key=abs, default=None),
     )
 
 
-def _probe_journal(journal: str | None) -> tuple[Place, str, int | None]:
+def _probe_journal(journal: str | None) -> Probed:
     if journal is None:
-        return Place.USABLE, "", None
+        return Probed()
     target = parse_target(journal)
     if not isinstance(target, Destination):
         return _probe_folder(target, is_private=False)
-    place, why, space = _probe_folder(own_spool(target).top, is_private=True)
-    return (*_probe_bucket(target), space) if place is Place.USABLE else (place, why, space)
+    spool = _probe_folder(own_spool(target).top, is_private=True)
+    return _probe_bucket(target, spool.space) if spool.place is Place.USABLE else spool
 
 
-def _probe_folder(path: Path, *, is_private: bool) -> tuple[Place, str, int | None]:
+def _probe_folder(path: Path, *, is_private: bool) -> Probed:
     try:
         if os.path.lexists(path):
             _write_in(path, is_private=is_private)
@@ -114,8 +118,8 @@ def _probe_folder(path: Path, *, is_private: bool) -> tuple[Place, str, int | No
             _make_in(_nearest(path.absolute()))
         status = os.statvfs(_nearest(path.absolute()))
     except OSError as error:
-        return Place.UNUSABLE, _reason(error), None
-    return Place.USABLE, "", status.f_bavail * status.f_frsize
+        return Probed(Place.UNUSABLE, _reason(error))
+    return Probed(space=status.f_bavail * status.f_frsize)
 
 
 def _nearest(path: Path) -> Path:
@@ -138,7 +142,7 @@ def _make_in(parent: Path) -> None:
     os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=parent))
 
 
-def _probe_bucket(target: Destination) -> tuple[Place, str]:
+def _probe_bucket(target: Destination, space: int | None) -> Probed:
     """List one name in the bucket. Only a write would show whether writes are permitted.
 
     HeadBucket needs less, but its answer does not distinguish a wrong key, a missing permission
@@ -150,26 +154,26 @@ def _probe_bucket(target: Destination) -> tuple[Place, str]:
         new_shipping_client().list_objects_v2(Bucket=target.bucket, Prefix=target.prefix, MaxKeys=1)
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code"))
-        if code == "AccessDenied":
-            # A worker does not need s3:ListBucket.
-            return Place.UNTRIED, ""
-        return Place.NO_BUCKET, "there is no such bucket" if code == "NoSuchBucket" else code
+        # A worker does not need s3:ListBucket.
+        if code != "AccessDenied":
+            why = "there is no such bucket" if code == "NoSuchBucket" else code
+            return Probed(Place.NO_BUCKET, why, space)
     except (BotoCoreError, OSError, ValueError) as error:
-        return Place.NO_BUCKET, type(error).__name__
-    return Place.UNTRIED, ""
+        return Probed(Place.NO_BUCKET, type(error).__name__, space)
+    return Probed(Place.UNTRIED, space=space)
 
 
-def _probe_page(address: str | None) -> tuple[Place, str]:
+def _probe_page(address: str | None) -> Probed:
     if address is None:
-        return Place.USABLE, ""
+        return Probed()
     host, port = parse_address(address)
     try:
         StatusServer(host, port, {}).server_close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
-            return Place.OURS, ""
-        return Place.UNUSABLE, _reason(error)
-    return Place.USABLE, ""
+            return Probed(Place.OURS)
+        return Probed(Place.UNUSABLE, _reason(error))
+    return Probed()
 
 
 def _reason(error: OSError) -> str:
@@ -244,7 +248,7 @@ def no_journal(app: AppFacts, machine: MachineFacts) -> list[Found]:
 
     Fix: Correct sqs_heartbeat_journal, or give the worker's user write permission there.
     """
-    return _journal(machine.journal is Place.UNUSABLE, app, machine.journal_why)
+    return _journal(machine.journal.place is Place.UNUSABLE, app, machine.journal.why)
 
 
 @MACHINE.rule("SQSHB-W507", "there is little space for the journal")
@@ -253,7 +257,7 @@ def little_space(app: AppFacts, machine: MachineFacts) -> list[Found]:
 
     Fix: Remove old days of the journal, or choose a larger file system.
     """
-    space = machine.space
+    space = machine.journal.space
     is_little = space is not None and space < LITTLE_SPACE
     return _journal(is_little, app, f"{(space or 0) >> 20} MiB left")
 
@@ -264,7 +268,7 @@ def no_bucket(app: AppFacts, machine: MachineFacts) -> list[Found]:
 
     Fix: Correct sqs_heartbeat_journal, boto3's region and credentials, or the S3 endpoint.
     """
-    return _journal(machine.journal is Place.NO_BUCKET, app, machine.journal_why)
+    return _journal(machine.journal.place is Place.NO_BUCKET, app, machine.journal.why)
 
 
 def _journal(is_found: bool, app: AppFacts, why: str) -> list[Found]:
@@ -277,7 +281,7 @@ def bucket_not_tried(app: AppFacts, machine: MachineFacts) -> list[Found]:
 
     Fix: Make sure that the worker's role has s3:PutObject on the prefix.
     """
-    return when(machine.journal is Place.UNTRIED, PREFIX + "journal", app.settings.journal)
+    return when(machine.journal.place is Place.UNTRIED, PREFIX + "journal", app.settings.journal)
 
 
 @MACHINE.rule("SQSHB-E510", "the status page's address can't be used")
@@ -286,8 +290,8 @@ def no_page(app: AppFacts, machine: MachineFacts) -> list[Found]:
 
     Fix: Choose a free port of this machine, or 127.0.0.1 as the host. Port 0 takes any free port.
     """
-    value = f"{app.settings.status} ({machine.page_why})"
-    return when(machine.page is Place.UNUSABLE, PREFIX + "status", value)
+    value = f"{app.settings.status} ({machine.page.why})"
+    return when(machine.page.place is Place.UNUSABLE, PREFIX + "status", value)
 
 
 @MACHINE.rule("SQSHB-I511", "a worker already serves its status page there")
@@ -296,4 +300,4 @@ def page_runs(app: AppFacts, machine: MachineFacts) -> list[Found]:
 
     Fix: Nothing, if it is the only one. Each worker on a host needs its own port.
     """
-    return when(machine.page is Place.OURS, PREFIX + "status", app.settings.status)
+    return when(machine.page.place is Place.OURS, PREFIX + "status", app.settings.status)

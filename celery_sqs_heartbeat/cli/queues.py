@@ -184,6 +184,8 @@ class QueueInspector:
         self._broker = broker
         self._clock = clock
         self._down: dict[str, Answer] = {}
+        # By the queue's URL. To make one takes much longer than a call.
+        self._clients: dict[str, Any] = {}
 
     def inspect(self, name: str) -> QueueFacts:
         """Return SQS's answers about a queue, including its permissions.
@@ -199,44 +201,38 @@ class QueueInspector:
     def look(self, name: str) -> QueueFacts:
         """Return SQS's answers about a queue, without trying its permissions."""
         sqs_name = self._broker.sqs_name(name)
-        return replace(self._look(name, sqs_name), sqs_name=sqs_name)
-
-    def _look(self, name: str, sqs_name: str) -> QueueFacts:
-        url = self._broker.predefined_url(name)
-        if url is not None:
-            return self._look_at(name, url, {})
+        queue = QueueFacts(name=name, sqs_name=sqs_name, url=self._broker.predefined_url(name))
+        if queue.url is not None:
+            return self._look_at(queue, queue.url)
         if self._broker.config.predefined:
-            return QueueFacts(name=name, found=Answer(tried=Tried.NO_QUEUE))
+            return replace(queue, found=Answer(tried=Tried.NO_QUEUE))
         listed = self._call("", "ListQueues", QueueNamePrefix=sqs_name)
-        tries = {"sqs:ListQueues": listed}
+        queue = replace(queue, is_predefined=False, tries={"sqs:ListQueues": listed}, found=listed)
         urls: Any = listed.payload.get("QueueUrls") or ()
         url = next((each for each in urls if each.rsplit("/", 1)[-1] == sqs_name), None)
-        if url is None and listed.tried is Tried.DENIED:
-            return self._look_unlisted(name, sqs_name, tries)
         if url is not None:
-            return self._look_at(name, url, tries)
-        missing = Answer(tried=Tried.NO_QUEUE, skew=listed.skew)
-        found = missing if listed.tried is Tried.ALLOWED else listed
-        return QueueFacts(name=name, is_predefined=False, found=found, tries=tries)
+            return self._look_at(queue, url)
+        if listed.tried is Tried.DENIED:
+            return self._look_unlisted(queue, sqs_name, listed.payload.get("Account"))
+        if listed.tried is Tried.ALLOWED:
+            return replace(queue, found=Answer(tried=Tried.NO_QUEUE, skew=listed.skew))
+        return queue
 
-    def _look_unlisted(self, name: str, sqs_name: str, tries: Mapping[str, Answer]) -> QueueFacts:
+    def _look_unlisted(self, queue: QueueFacts, sqs_name: str, account: object) -> QueueFacts:
         """Look up a queue without permission to list queues, to name every other denial, too."""
         answer = self._call("", "GetQueueUrl", QueueName=sqs_name)
         if answer.tried is Tried.NO_QUEUE:
-            return QueueFacts(name=name, is_predefined=False, found=answer, tries=tries)
+            return replace(queue, found=answer)
         url = answer.payload.get("QueueUrl")
         if url is not None:
-            return self._look_at(name, str(url), tries)
-        listed = tries["sqs:ListQueues"]
-        url = self._likely_url(sqs_name, listed.payload.get("Account"))
-        queue = QueueFacts(name=name, is_predefined=False, found=listed, tries=tries)
+            return self._look_at(queue, str(url))
+        url = self._likely_url(sqs_name, account)
         if url is None:
             return queue
-        looked = self._look_at(name, url, {})
-        guessed = {**looked.tries, **self._try_harmlessly(url)}
+        guessed = {**self._look_at(queue, url).tries, **self._try_harmlessly(url)}
         # The queue may not exist, so only a denial is significant.
         denied = {action: each for action, each in guessed.items() if each.tried is Tried.DENIED}
-        return replace(queue, tries={**tries, **denied})
+        return replace(queue, tries=denied)
 
     def _likely_url(self, sqs_name: str, account: object) -> str | None:
         """Return the URL that a queue most likely has, or None if it can't be guessed.
@@ -252,18 +248,16 @@ class QueueInspector:
             return None
         return f"{str(endpoint).rstrip('/')}/{account or _NO_ACCOUNT}/{sqs_name}"
 
-    def _look_at(self, name: str, url: str, tries: Mapping[str, Answer]) -> QueueFacts:
+    def _look_at(self, queue: QueueFacts, url: str) -> QueueFacts:
         found = self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
         attributes: Any = found.payload.get("Attributes") or {}
-        if found.tried is not Tried.NO_QUEUE:
-            tries = {**tries, "sqs:GetQueueAttributes": found}
-        queue = QueueFacts(
-            name=name,
+        is_there = found.tried is not Tried.NO_QUEUE
+        queue = replace(
+            queue,
             url=url,
-            is_predefined=bool(self._broker.config.predefined),
             found=found,
             attributes={str(key): str(value) for key, value in attributes.items()},
-            tries=tries,
+            tries={**queue.tries, **({"sqs:GetQueueAttributes": found} if is_there else {})},
         )
         return replace(queue, dead_letters=self._look_for_dead_letters(queue))
 
@@ -290,7 +284,9 @@ class QueueInspector:
         endpoint = ""
         asked_at = self._clock()
         try:
-            client = new_client(self._broker.config, url, _PATIENT)
+            if url not in self._clients:
+                self._clients[url] = new_client(self._broker.config, url, _PATIENT)
+            client = self._clients[url]
             endpoint = client.meta.endpoint_url
             if endpoint in self._down:
                 return self._down[endpoint]

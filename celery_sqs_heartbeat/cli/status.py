@@ -23,18 +23,15 @@ _OTHER_VERSION = (
     "its worker runs another version of celery-sqs-heartbeat, whose totals this command can't "
     "read: use the same version for both"
 )
-_RED, _YELLOW, _GREEN = "red", "yellow", "green"
-#: The color of a worker's health, and what it means if it is not ok.
-_HEALTH: Mapping[str, tuple[str, str]] = {
-    "ok": (_GREEN, ""),
-    "late": (_YELLOW, "its keeper is late: leases may expire"),
-    "stalled": (
-        _YELLOW,
-        "its event loop is stalled: it neither starts tasks nor settles messages",
-    ),
-    "unconnected": (_YELLOW, "it is not connected to SQS: it receives no messages"),
-    "deaf": (_YELLOW, "SQS can't be reached or refuses its polls: it receives no messages"),
-    "dead": (_RED, "its keeper is dead: leases expire"),
+_RED, _YELLOW = "red", "yellow"
+_COLORS = {"ok": "green", "dead": _RED}
+#: The meaning of a worker's health if it is not ok.
+_MEANINGS = {
+    "late": "its keeper is late: leases may expire",
+    "stalled": "its event loop is stalled: it neither starts tasks nor settles messages",
+    "unconnected": "it is not connected to SQS: it receives no messages",
+    "deaf": "SQS can't be reached or refuses its polls: it receives no messages",
+    "dead": "its keeper is dead: leases expire",
 }
 #: The columns from "Groups" and "Behind" on are shown only if a worker has message groups.
 _WORKERS = (
@@ -156,7 +153,7 @@ def _worker(name: str, page: Mapping[str, Any]) -> list[Styled]:
     stopped = len(page["stopped_groups"]) + page["stopped_groups_left_out"]
     return [
         Styled(name),
-        Styled(health, _HEALTH.get(health, (None, ""))[0]),
+        Styled(health, _COLORS.get(health, _YELLOW)),
         *_counts([page], *counts),
         _seconds(page["oldest"]),
         *_counts([page], "groups", "behind"),
@@ -191,9 +188,9 @@ def _notes(answer: PageAnswer) -> Iterator[Styled]:
     if (page := answer.payload) is None:
         yield Styled(f"{answer.target}: {answer.fault}", _RED)
         return
-    color, meaning = _HEALTH.get(page["health"]["status"], (None, ""))
-    if meaning:
-        yield Styled(f"{answer.name}: {meaning}", color)
+    health = page["health"]["status"]
+    if meaning := _MEANINGS.get(health):
+        yield Styled(f"{answer.name}: {meaning}", _COLORS.get(health, _YELLOW))
     for key, which in (
         ("tasks", "tasks with the most leases"),
         ("stopped_groups", "groups that stopped last"),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery import Celery
-from click.testing import CliRunner, Result
+from celery.app import default_app
 
-from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.cli.iam import CONSUME, SEND, QueuePlace, iam, policy
+from celery_sqs_heartbeat.cli.iam import CONSUME, SEND, QueuePlace, policy
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from tests.support.golden import golden
+from tests.support.golden import golden, without_foreign
 from tests.support.proxy import FaultProxy
+from tests.unit.cli.conftest import NOWHERE, app_at, run
 
 ID = "123456789012"
 HERE = QueuePlace(name="q", region="eu-west-3", account=ID)
@@ -125,74 +122,50 @@ def test_a_key_needs_permissions_too(key: str, resource: str, alias: str | None)
     assert condition.get("kms:ResourceAliases") == alias
 
 
-OPTIONS = {"region": "us-east-1", "is_secure": False}
-NOWHERE = "sqs://k:s@127.0.0.1:1"
 URL = f"https://sqs.eu-west-3.amazonaws.com/{ID}/work"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SimulatedServer]:
-    with SimulatedServer() as server:
-        server.client().create_queue(QueueName="work")
-        key = {"KmsMasterKeyId": "alias/ours"}
-        server.client().create_queue(QueueName="secret", Attributes=key)
-        yield server
-
-
-def app_at(broker: str, **options: Any) -> Any:
-    app = install(Celery("proj", broker=broker, set_as_current=False))
-    app.conf.broker_transport_options = {**OPTIONS, **options}
-    app.conf.task_default_queue = "work"
-    return app
-
-
-def run(app: Any, *arguments: str) -> Result:
-    return CliRunner().invoke(iam, arguments, obj=SimpleNamespace(app=app, no_color=False))
-
-
 def test_the_policy_has_the_arns_and_keys_that_sqs_returns(server: SimulatedServer) -> None:
-    app = app_at(server.broker_url)
-    app.conf.sqs_heartbeat_journal = "s3://logs/sqs"
-    ended = run(app, "-Q", "work,secret")
+    app = app_at(server.broker_url, sqs_heartbeat_journal="s3://logs/sqs")
+    ended = run(app, "iam -Q work,secret")
     assert ended.exit_code == 0, ended.stderr
     golden("iam.json", ended.stdout)
 
 
 def test_without_sqs_the_policy_is_made_from_urls_or_options() -> None:
-    app = app_at(NOWHERE, predefined_queues={"work": {"url": URL}})
-    (statement,) = json.loads(run(app, "--producer").stdout)["Statement"]
+    app = app_at(NOWHERE, options={"predefined_queues": {"work": {"url": URL}}})
+    (statement,) = json.loads(run(app, "iam --producer").stdout)["Statement"]
     assert statement["Resource"] == f"arn:aws:sqs:eu-west-3:{ID}:work"
     assert statement["Action"] == [*SEND]
-    named = run(app_at(NOWHERE), "--account", ID, "--region", "us-west-2")
+    named = run(app_at(NOWHERE), f"iam --account {ID} --region us-west-2")
     assert f"arn:aws:sqs:us-west-2:{ID}:work" in named.stdout
 
 
-@pytest.mark.parametrize(
-    ("broker", "conf", "said"),
-    [
-        (
-            NOWHERE,
-            {},
-            "the account of queue 'work' is not known, and SQS did not return it (Endpoi",
-        ),
-        ("memory://", {}, "the broker is not SQS: memory: set broker_url to an sqs:// URL"),
-        ("sqss://k:s@h", {}, "the broker can't be used: broker_url can't be used: No such tra"),
-        (
-            NOWHERE,
-            {"broker_transport_options": {"predefined_queues": {"work": {}}}},
-            "queue's 'url'",
-        ),
-        (NOWHERE, {"task_queues": {"a": 5}}, "task_queues={'a': 5}: can't be used (TypeError"),
-        (NOWHERE, {"task_default_queue": ""}, "the app has no queue to consume from: set task_d"),
-    ],
-)
-def test_no_policy_is_made_of_an_unusable_app(broker: str, conf: dict[str, Any], said: str) -> None:
-    app = app_at(broker)
-    app.conf.update(conf)
-    for arguments in ([], ["--producer"]):
-        ended = run(app, *arguments)
+#: The broker, settings, and the options.
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (NOWHERE, {}, ""),
+    (NOWHERE, {"task_create_missing_queues": False}, "-Q nope"),
+    (NOWHERE, {"broker_transport_options": {"predefined_queues": {"work": {}}}}, "--producer"),
+    (NOWHERE, {"task_queues": {"a": 5}}, ""),
+    (NOWHERE, {"task_default_queue": ""}, ""),
+    ("memory://", {}, "--producer"),
+    ("sqss://k:secret@h", {}, ""),
+    (NOWHERE, {}, "-Q ,"),
+    (NOWHERE, {}, f"-Q {'q' * 81}"),
+    (NOWHERE, {}, "--account 12"),
+    (NOWHERE, {}, "--region nowhere"),
+]
+
+
+def test_no_policy_is_made_of_an_unusable_app_or_of_wrong_options() -> None:
+    lines = []
+    for broker, conf, options in REFUSED:
+        ended = run(app_at(broker, **conf), f"iam {options}")
         assert (ended.exit_code, ended.stdout) == (2, "")
-        assert said in ended.stderr
+        lines.append(ended.stderr.splitlines()[-1])
+    lines.append(run(default_app, "iam").stderr.splitlines()[-1])
+    golden("iam_refused.txt", without_foreign("\n".join([*lines, ""])))
+    assert "secret" not in "".join(lines)
 
 
 def test_a_producer_makes_no_call_that_its_policy_lacks(server: SimulatedServer) -> None:

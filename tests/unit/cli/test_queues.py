@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import formatdate
@@ -17,9 +16,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     ParamValidationError,
 )
-from celery import Celery
 
-from celery_sqs_heartbeat.cli import queues
 from celery_sqs_heartbeat.cli.broker import Broker
 from celery_sqs_heartbeat.cli.queues import (
     Answer,
@@ -30,13 +27,12 @@ from celery_sqs_heartbeat.cli.queues import (
     of_payload,
     whether_permitted,
 )
-from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.answers import Answer as Raw
 from tests.support.answers import Body
 from tests.support.faults import Forward, deny, fail, reset, throttle
 from tests.support.proxy import FaultProxy
-from tests.support.waiting import PATIENCE
+from tests.unit.cli.conftest import app_at
 
 SECRET = "wJalrXUtnFEMI"
 ENDPOINT = "https://sqs.example"
@@ -128,36 +124,14 @@ def test_the_clock_is_compared_at_the_middle_of_the_call(
     assert of_error(error, "GetQueueAttributes", ENDPOINT, 99.0, 101.0).skew == skew
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SimulatedServer]:
-    with SimulatedServer() as server:
-        client, is_fifo = server.client(), {"FifoQueue": "true"}
-        client.create_queue(QueueName="work")
-        client.create_queue(QueueName="prod-work")
-        client.create_queue(QueueName="dead.fifo", Attributes=is_fifo)
-        for name, target in {"a.fifo": "dead.fifo", "b.fifo": "lost.fifo"}.items():
-            arn = f"arn:aws:sqs:us-east-1:000000000000:{target}"
-            # A target has to exist when a queue names it.
-            dead = client.create_queue(QueueName=target, Attributes=is_fifo)["QueueUrl"]
-            policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 5})
-            client.create_queue(QueueName=name, Attributes={**is_fifo, "RedrivePolicy": policy})
-        client.delete_queue(QueueUrl=dead)
-        yield server
-
-
 @pytest.fixture
-def proxy(server: SimulatedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    # Each call may take as long as it needs.
-    monkeypatch.setattr(queues, "_PATIENT", 2 * PATIENCE)
-    monkeypatch.setattr(clients, "MAX_TIMEOUT", PATIENCE)
+def proxy(server: SimulatedServer) -> Iterator[FaultProxy]:
     with FaultProxy(server.url) as running:
         yield running
 
 
 def inspector(proxy: FaultProxy, **options: Any) -> QueueInspector:
-    app = Celery("proj", broker=proxy.broker_url, set_as_current=False)
-    known = {"region": "us-east-1", "is_secure": False}
-    app.conf.broker_transport_options = {**known, **options}
+    app = app_at(proxy.broker_url, options=options)
     return QueueInspector(Broker.of_app(app), clock=lambda: 1_700_000_000.0)
 
 

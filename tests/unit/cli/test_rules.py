@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.cli.app_rules import APPS, POLLING
 from celery_sqs_heartbeat.cli.broker import BrokerFacts
 from celery_sqs_heartbeat.cli.examination import RULES, check_offline, check_queue
 from celery_sqs_heartbeat.cli.findings import Finding, Severity, worst_first
-from celery_sqs_heartbeat.cli.machine import MACHINE, VERSIONS, MachineFacts, Place
+from celery_sqs_heartbeat.cli.machine import MACHINE, VERSIONS, MachineFacts, Place, Probed
 from celery_sqs_heartbeat.cli.permission_rules import NAMED, TOGETHER, UNASKED
 from celery_sqs_heartbeat.cli.queue_rules import IN_FLIGHT_QUOTA
 from celery_sqs_heartbeat.cli.queues import Answer, QueueFacts, Tried
@@ -56,9 +56,14 @@ def shown(finding: Finding) -> str:
     return "=".join(name for name in names if name is not None)
 
 
+def having(**settings: Any) -> dict[str, Any]:
+    """Return the facts about an app with these settings."""
+    return {"settings": Settings(enabled=True, **settings)}
+
+
 def ruled(**rules: Any) -> dict[str, Any]:
     """Return the facts about an app with these settings for all queues and tasks."""
-    return {"settings": Settings(enabled=True, rules=Rules(**rules))}
+    return having(rules=Rules(**rules))
 
 
 def app(**facts: Any) -> Seen:
@@ -142,8 +147,8 @@ FOUND: list[tuple[Seen, str]] = [
     (broker(is_sqs=False, broken="KeyError: 'url'"), "E005"),
     (broker(plain_http="http://sqs.internal"), "W016"),
     (broker(option_faults=["a['b']=1: wrong"]), "E401"),
-    (app(settings=Settings(enabled=True, status_token="secret")), "W010"),
-    (app(settings=Settings(enabled=True, otel=True), has_otel=False), "E011"),
+    (app(**having(status_token="secret")), "W010"),
+    (app(**having(otel=True), has_otel=False), "E011"),
     (app(broken_tasks="ImportError: x"), "E012"),
     (app(pool_fault="x (unknown)"), "E013"),
     # Delivery. The rest matters only if messages outlive the start of their tasks.
@@ -162,7 +167,7 @@ FOUND: list[tuple[Seen, str]] = [
     (app(time_limit=43_196), "W109"),
     (app(time_limit=601, **ruled(max_lease=600)), "W109"),
     (
-        app(time_limit=90, settings=Settings(enabled=True, queues={"slow": Rules(max_lease=60)})),
+        app(time_limit=90, **having(queues={"slow": Rules(max_lease=60)})),
         "W109",
     ),
     (
@@ -187,13 +192,13 @@ FOUND: list[tuple[Seen, str]] = [
     # Time for a third call.
     (app(**ruled(visibility_timeout=15)), ""),
     (app(**ruled(visibility_timeout=14)), "W213"),
-    (app(settings=Settings(enabled=True, queues={"q": Rules(visibility_timeout=5)})), "W213"),
-    (app(settings=Settings(enabled=True, tasks={"a": Rules(visibility_timeout=5)})), "W213"),
+    (app(**having(queues={"q": Rules(visibility_timeout=5)})), "W213"),
+    (app(**having(tasks={"a": Rules(visibility_timeout=5)})), "W213"),
     (queue({"VisibilityTimeout": 15}), ""),
     (queue({"VisibilityTimeout": 14}), "I403 W213"),
     # For any threshold.
     (app(**ruled(visibility_timeout=5, threshold=2)), "W213"),
-    (app(settings=Settings(enabled=True, interval=8, rules=Rules(visibility_timeout=30))), "W214"),
+    (app(**having(interval=8, rules=Rules(visibility_timeout=30))), "W214"),
     (queue(settings=Settings(interval=8)), "W214"),
     # Whether a queue exists.
     (absent(is_predefined=True, url="https://sqs/1/q"), "E201"),
@@ -292,12 +297,12 @@ FOUND: list[tuple[Seen, str]] = [
     (machine(skew=6.0), "W502"),
     (machine(skew=-300.0), "W502"),
     (machine(skew=301.0), "E501"),
-    (machine(journal=Place.UNUSABLE, journal_why="x"), "E506"),
-    (machine(space=(256 << 20) - 1), "W507"),
-    (machine(journal=Place.NO_BUCKET, journal_why="x"), "E508"),
-    (machine(journal=Place.UNTRIED), "I509"),
-    (machine(page=Place.UNUSABLE, page_why="x"), "E510"),
-    (machine(page=Place.OURS), "I511"),
+    (machine(journal=Probed(Place.UNUSABLE, "x")), "E506"),
+    (machine(journal=Probed(space=(256 << 20) - 1)), "W507"),
+    (machine(journal=Probed(Place.NO_BUCKET, "x")), "E508"),
+    (machine(journal=Probed(Place.UNTRIED)), "I509"),
+    (machine(page=Probed(Place.UNUSABLE, "x")), "E510"),
+    (machine(page=Probed(Place.OURS)), "I511"),
     (versions("5.7.0", "5.7.1"), "P505"),
     (versions("5.5.3", "5.5.4"), "P505"),
     (versions("5.4.0", "5.5.4"), "W505"),
