@@ -90,13 +90,14 @@ def _examine_online(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
     if facts.queue_fault is None:
         # Celery adds the others when they are looked up.
         known = set(app.amqp.queues)
+        names: list[str] = []
         try:
             names = queue_names(app, chosen)
         except KeyError as error:
-            names = []
             yield no_queue.found(queue=str(error.args[0]))
         else:
-            yield from () if names else [nothing_consumed.found()]
+            if not names:
+                yield nothing_consumed.found()
         inspector = QueueInspector(Broker.of_app(app))
         asked = [replace(inspector.inspect(name), is_known=name in known) for name in names]
         if names:

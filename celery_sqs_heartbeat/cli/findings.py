@@ -25,17 +25,12 @@ class Severity(enum.Enum):
 #: The name of a setting, with keys in it, before its value or its fault.
 _SETTING = re.compile(r"(?:task '.*?': )?\w+(?:\[[^\]]*\])*(?=[=:])")
 _LETTERS = {"E": Severity.ERROR, "W": Severity.WARNING, "I": Severity.INFO, "P": Severity.OK}
-_LABELS = {
-    Severity.ERROR: Styled("ERROR", "red"),
-    Severity.WARNING: Styled("WARNING", "yellow"),
-    Severity.INFO: Styled("NOTE", "cyan"),
-    Severity.OK: Styled("OK", "green"),
-}
-_NOUNS = {
-    Severity.ERROR: ("error", "errors"),
-    Severity.WARNING: ("warning", "warnings"),
-    Severity.INFO: ("note", "notes"),
-    Severity.OK: ("check passed", "checks passed"),
+#: A severity's label, and what to call one or several such findings.
+_SHOWN = {
+    Severity.ERROR: (Styled("ERROR", "red"), "error", "errors"),
+    Severity.WARNING: (Styled("WARNING", "yellow"), "warning", "warnings"),
+    Severity.INFO: (Styled("NOTE", "cyan"), "note", "notes"),
+    Severity.OK: (Styled("OK", "green"), "check passed", "checks passed"),
 }
 #: The texts of each rule without docstrings.
 _NO_TEXTS = "Python's option -OO removed the reason. Fix: Run the doctor without -OO."
@@ -180,7 +175,7 @@ def as_lines(findings: Iterable[Finding]) -> list[str]:
         groups.setdefault(key, []).append(finding)
     lines = [line for group in groups.values() for line in _lines_of(group)]
     counts = Counter(first.severity for first, *_ in groups.values())
-    summary = [counted(counts[severity], *nouns) for severity, nouns in _NOUNS.items()]
+    summary = [counted(counts[severity], *nouns) for severity, (_, *nouns) in _SHOWN.items()]
     return [*lines, *([""] if lines and lines[-1] else []), f"{', '.join(summary)}."]
 
 
@@ -202,7 +197,7 @@ def headline(group: Sequence[Finding]) -> str:
 def _lines_of(group: Sequence[Finding]) -> list[str]:
     first = group[0]
     texts = {"Why": first.why, "Fix": first.fix} if first.severity is not Severity.OK else {}
-    label = _LABELS[first.severity]
+    label, *_ = _SHOWN[first.severity]
     return explanation(label, headline(group), _values_of(group), texts, first.id)
 
 

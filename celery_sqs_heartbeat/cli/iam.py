@@ -87,16 +87,12 @@ def iam(
     if not asked:
         raise Refusal("the app has no queue to consume from: set task_default_queue or task_queues")
     places = [_place(broker, queue, account, region) for queue in asked]
-    keys = {
-        key: place
-        for queue, place in zip(asked, places, strict=True)
-        if (key := queue.encryption_key)
-    }
+    pairs = zip(asked, places, strict=True)
     made = policy(
         places,
         is_producer=producer,
         is_predefined=facts.broker.is_predefined,
-        keys=keys,
+        keys={key: place for queue, place in pairs if (key := queue.encryption_key)},
         journal=facts.settings.journal,
     )
     click.echo(json.dumps(made, indent=2))

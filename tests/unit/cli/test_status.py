@@ -248,11 +248,11 @@ def test_what_can_not_be_used_is_one_line_without_secrets() -> None:
 
 
 class _Other(BaseHTTPRequestHandler):
-    """A server that is not a worker's. It answers with the first part of the path."""
+    """A server that is not a worker's. Each path begins with the status or with the answer."""
 
     def do_GET(self) -> None:
         name = self.path.split("/")[1]
-        self.send_response(302 if name == "leases" else 200)
+        self.send_response(int(name) if name.isdecimal() else 200)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
         self.wfile.write(ANSWERS.get(name, "").encode())
@@ -267,16 +267,13 @@ def test_another_server_is_not_taken_for_a_worker() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Other) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        targets = [Target(url=url), *(Target(url=f"{url}/{name}") for name in ANSWERS)]
-        answers = pages.ask_all(targets, TOKEN)
-        assert not pages.serves_health(f"{url}/number")
+        names = (*ANSWERS, "302", "401", "403", "500", "503")
+        answers = pages.ask_all([Target(url=f"{url}/{name}") for name in names], TOKEN)
+        assert not any(pages.serves_health(f"{url}/{name}") for name in names)
         server.shutdown()
-    other = "this is not a worker's status page: check the address"
-    assert [each.payload for each in answers] == [None] * 5
-    assert [each.fault for each in answers] == [
-        f"answered with HTTP status 302: {other}",
-        *[other] * 4,
-    ]
+    assert [each.payload for each in answers] == [None] * len(names)
+    lines = [f"{name} {each.fault}\n" for name, each in zip(names, answers, strict=True)]
+    golden("status_faults.txt", "".join(lines))
 
 
 def test_a_watch_asks_again_until_it_is_interrupted(
