@@ -37,14 +37,6 @@ def test_it_writes_all_files_into_a_new_folder(tmp_path: Path) -> None:
     }
 
 
-def test_it_writes_to_the_current_folder_by_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run().stdout.splitlines() == [f"Wrote {name}" for name in FILES]
-    assert sorted(os.listdir(tmp_path)) == sorted(FILES)
-
-
 def test_it_replaces_files_only_with_force(tmp_path: Path) -> None:
     alerts = tmp_path / "alerts.yml"
     alerts.write_text("mine")

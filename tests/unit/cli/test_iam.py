@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from celery.app import default_app
 
-from celery_sqs_heartbeat.cli.iam import CONSUME, SEND, QueuePlace, policy
+from celery_sqs_heartbeat.cli.iam import SEND, QueuePlace, policy
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.golden import golden, without_foreign
 from tests.support.proxy import FaultProxy
@@ -16,12 +17,12 @@ from tests.unit.cli.conftest import NOWHERE, app_at, run
 
 ID = "123456789012"
 HERE = QueuePlace(name="q", region="eu-west-3", account=ID)
-OUR_KEY = f"arn:aws:kms:eu-west-3:{ID}:key"
-FIND_OR_CREATE = {"Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)}
-
-
-def statements(made: dict[str, Any]) -> dict[str, Any]:
-    return {each["Sid"]: each for each in made["Statement"]}
+KEYS = (
+    "arn:aws:kms:eu-west-3:1:key/ab",
+    "ab-12",
+    "alias/ours",
+    f"arn:aws:kms:eu-west-3:{ID}:alias/ours",
+)
 
 
 @pytest.mark.parametrize(
@@ -46,25 +47,6 @@ def test_a_url_is_read(url: str, region: str | None, account: str | None, name: 
 
 
 @pytest.mark.parametrize(
-    ("journal", "arn"),
-    [
-        (None, None),
-        ("/var/journal", None),
-        ("s3://logs/sqs/", "arn:aws:s3:::logs/sqs/*"),
-        ("s3://logs", "arn:aws:s3:::logs/*"),
-    ],
-)
-def test_a_worker_may_write_its_journal_on_s3_and_a_producer_may_not(
-    journal: str | None, arn: str | None
-) -> None:
-    for is_producer in (False, True):
-        made = policy([HERE], is_producer=is_producer, is_predefined=True, journal=journal)
-        statement = statements(made).get("Journal", {})
-        assert statement.get("Resource") == (None if is_producer else arn)
-        assert statement.get("Action") in (None, ["s3:PutObject"])
-
-
-@pytest.mark.parametrize(
     "arn",
     [
         "arn:aws:sqs:eu-west-3:123456789012:q",
@@ -76,50 +58,29 @@ def test_an_arn_is_read_and_rebuilt(arn: str) -> None:
     assert QueuePlace.of_arn(arn).arn == arn
 
 
-@pytest.mark.parametrize(
-    ("is_producer", "is_predefined", "found"),
-    [
-        (False, True, {"Consume": CONSUME}),
-        (False, False, {"Consume": CONSUME, **FIND_OR_CREATE}),
-        (True, True, {"Send": SEND}),
-        (True, False, {"Send": SEND, **FIND_OR_CREATE}),
-    ],
-)
-def test_the_permissions_of_workers_and_producers(
-    is_producer: bool, is_predefined: bool, found: dict[str, Any]
-) -> None:
-    made = policy([HERE], is_producer=is_producer, is_predefined=is_predefined)
-    assert {sid: tuple(each["Action"]) for sid, each in statements(made).items()} == found
-    assert {each["Effect"] for each in made["Statement"]} == {"Allow"}
+#: What each policy is made of, beside the names of the queues.
+POLICIES: dict[str, dict[str, Any]] = {
+    "a worker": {},
+    "a worker, predefined queues": {"is_predefined": True},
+    "a producer": {"is_producer": True},
+    "a producer, predefined queues": {"is_producer": True, "is_predefined": True},
+    "a journal in a folder": {"is_predefined": True, "journal": "/var/journal"},
+    "a journal on S3": {"is_predefined": True, "journal": "s3://logs/sqs/"},
+    "a journal in a whole bucket": {"is_predefined": True, "journal": "s3://logs"},
+    "a producer of an app with a journal": {"is_producer": True, "journal": "s3://logs"},
+    "keys": {"is_producer": True, "is_predefined": True, "keys": dict.fromkeys(KEYS, HERE)},
+}
 
 
-def test_resources_are_only_the_queues() -> None:
-    made = policy(
-        [HERE, QueuePlace(name="a", region="eu-west-3", account=ID), HERE],
-        is_producer=False,
-        is_predefined=False,
-    )
-    arns = ["arn:aws:sqs:eu-west-3:123456789012:a", "arn:aws:sqs:eu-west-3:123456789012:q"]
-    resources = {sid: each["Resource"] for sid, each in statements(made).items()}
-    assert resources == {"Consume": arns, "Create": arns, "Find": "*"}
-
-
-@pytest.mark.parametrize(
-    ("key", "resource", "alias"),
-    [
-        ("arn:aws:kms:eu-west-3:1:key/ab", "arn:aws:kms:eu-west-3:1:key/ab", None),
-        ("ab-12", f"{OUR_KEY}/ab-12", None),
-        ("alias/ours", f"{OUR_KEY}/*", "alias/ours"),
-        (f"arn:aws:kms:eu-west-3:{ID}:alias/ours", f"{OUR_KEY}/*", "alias/ours"),
-    ],
-)
-def test_a_key_needs_permissions_too(key: str, resource: str, alias: str | None) -> None:
-    made = policy([HERE], is_producer=True, is_predefined=True, keys={key: HERE})
-    statement = statements(made)["Key1"]
-    assert statement["Resource"] == resource
-    assert statement["Action"] == ["kms:GenerateDataKey", "kms:Decrypt"]
-    condition = statement.get("Condition", {}).get("ForAnyValue:StringEquals", {})
-    assert condition.get("kms:ResourceAliases") == alias
+def test_the_permissions_of_workers_and_producers() -> None:
+    places = [HERE, replace(HERE, name="a"), HERE]
+    texts = []
+    for name, options in POLICIES.items():
+        made = policy(places, **{"is_producer": False, "is_predefined": False, **options})
+        lines = [json.dumps(each) for each in made["Statement"]]
+        texts += [f"# {name}", *lines]
+        assert {each["Effect"] for each in made["Statement"]} == {"Allow"}
+    golden("policies.txt", "\n".join([*texts, ""]))
 
 
 URL = f"https://sqs.eu-west-3.amazonaws.com/{ID}/work"
