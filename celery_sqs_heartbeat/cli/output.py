@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 
 import click
@@ -119,7 +120,7 @@ def _fitting(lines: Sequence[str]) -> Iterator[str]:
     # The last two lines are for the count, or an empty line, and the cursor.
     left = height - 2
     for number, line in enumerate(lines):
-        left -= -(-len(click.unstyle(line)) // width) or 1
+        left -= max(1, ceil(len(click.unstyle(line)) / width))
         if left < 0:
             yield f"{len(lines) - number} more lines: make the window taller to see them"
             return
