@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 OLDEST_VENV ?= .venv-oldest
 BATCHES_VENV ?= .venv-batches
-SAIL_VENV ?= .venv-sail
 PEERS_VENV ?= .venv-peers
 HOURS ?= 1000
 FLEET ?= build/fleet
@@ -20,7 +19,7 @@ BEHIND := nice -n 5
 # Each group has its own servers, ports and files.
 GROUPS := test-core test-servers test-workers test-pipeline
 # What GROUPS leaves out, the longest first. Together they cover all of tests/, including anything added later.
-SIDE_BY_SIDE := test-spark test-more test-pythons test-simulation test-peers test-oldest test-sail test-conformance test-batches
+SIDE_BY_SIDE := test-spark test-more test-pythons test-simulation test-peers test-oldest test-conformance test-batches
 MORE_GROUPS := test-soak $(SIDE_BY_SIDE)
 SERVERS := tests/integration tests/operating
 CONFORMANCE := tests/conformance/servers
@@ -28,7 +27,6 @@ SIMULATION := tests/simulation
 SOAK := tests/soak/test_soak.py
 WORKERS := tests/acceptance
 PIPELINE := tests/pipeline
-SAIL := tests/sail
 USUAL := -m 'not thorough and not batches'
 REST := -m 'thorough and not batches'
 # Append the number of processes. Each has its own server and proxy.
@@ -43,7 +41,7 @@ help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 # --no-compile saves a minute: most of what is installed is never imported.
-VENV_PYTHONS := $(patsubst %,%/bin/python,$(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV))
+VENV_PYTHONS := $(patsubst %,%/bin/python,$(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(PEERS_VENV))
 $(VENV_PYTHONS): %/bin/python:
 	$(PYTHON) -m venv $*
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
@@ -62,10 +60,6 @@ $(OLDEST_VENV)/test.stamp: pyproject.toml | $(OLDEST_VENV)/bin/python
 
 $(BATCHES_VENV)/test.stamp: pyproject.toml | $(BATCHES_VENV)/bin/python
 	$(BATCHES_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-batches
-	touch $@
-
-$(SAIL_VENV)/test.stamp: pyproject.toml | $(SAIL_VENV)/bin/python
-	$(SAIL_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-sail
 	touch $@
 
 $(PEERS_VENV)/test.stamp: pyproject.toml | $(PEERS_VENV)/bin/python
@@ -98,15 +92,15 @@ test: $(VENV)/test.stamp  ## Lint, and test what the README promises (five minut
 
 test-all: $(VENV)/test.stamp  ## Run the tests that `make test` leaves out (fifteen minutes)
 	@echo 'First a soak, alone, because its leases last a few seconds. Then side by side: more tests of real workers, the'
-	@echo 'oldest Celery, every Python on this machine, other servers, Sail, Spark on a cluster, and the test suites of'
-	@echo 'Celery and kombu. This takes about fifteen minutes.'
+	@echo 'oldest Celery, every Python on this machine, other servers, Spark, and the test suites of Celery and kombu.'
+	@echo 'This takes about fifteen minutes.'
 	@$(MAKE) --no-print-directory test-soak
 	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(SIDE_BY_SIDE)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
 	@echo 'All passed. To search further with random seeds, run make soak, make simulate or make test-deep.'
 
 test-core: $(VENV)/test.stamp
-	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(USUAL) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
+	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(USUAL) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE))
 
 test-servers: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(USUAL) $(SERVERS)
@@ -136,9 +130,6 @@ test-oldest: $(OLDEST_VENV)/test.stamp
 
 test-batches: $(BATCHES_VENV)/test.stamp
 	$(RUN) $(BATCHES_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m 'batches or between' $(WORKERS)
-
-test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp
-	SPARK_PYTHON=$(BIN)/python $(BEHIND) $(RUN) $(SAIL_VENV)/bin/python -m pytest $(REPORT) $(SAIL)
 
 test-spark: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(REST) $(PIPELINE)
@@ -172,4 +163,4 @@ bench: $(VENV)/test.stamp  ## Measure PART (default: all, ten minutes) beside th
 	$(BIN)/python -m benchmarks $(PART)
 
 clean:  ## Remove the virtual environments, the caches and most of build/
-	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) .venv-3.* build/costs build/dist build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(PEERS_VENV) .venv-3.* build/costs build/dist build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

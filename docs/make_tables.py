@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
-from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
+from celery_sqs_heartbeat.pipeline.tables.causes import CAUSES
 
 
 def tables() -> str:

@@ -1,1 +1,1 @@
-"""Times the pipeline on Spark beside Sail and DuckDB, and compares their tables."""
+"""Times the pipeline on Spark beside DuckDB, and compares their tables."""

@@ -1,7 +1,8 @@
-"""The part `pipeline` of the benchmarks: a small report, and all tables of many events."""
+"""The part `pipeline` of the benchmarks: a small report, and three tables of many events."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -9,25 +10,22 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.frame.part import Findings, Part, Size, Spread, Table, digits
-from benchmarks.pipeline.runs import (
-    compare,
-    each_of_duckdb,
-    each_of_spark,
-    events_in,
-    fresh,
-    new_process,
-)
-from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
+from benchmarks.pipeline import referee
+from celery_sqs_heartbeat.pipeline.jobs import build, write_tables
+from celery_sqs_heartbeat.pipeline.lines import journal_days
+from celery_sqs_heartbeat.pipeline.schema import WORKERS
+from celery_sqs_heartbeat.pipeline.session import new_session
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from fleet.generator import JOURNAL, make_fleet
 
 ROOT = Path(__file__).parents[2]
-DUCKDB = "duckdb"
-_TITLES = {SPARK: "Spark", SAIL: "Sail", DUCKDB: "DuckDB"}
+SPARK, DUCKDB = "spark", "duckdb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,82 +60,33 @@ def measure(size: Size) -> Findings:
         fleet = make_fleet(
             folder / "large", workers=amount.workers, hours=2, seed=7, copies=amount.copies
         )
-        small = folder / "small" / JOURNAL
-        reports = _reports(small, folder, amount.rounds)
-        events = fresh(events_in, folder / "large" / JOURNAL, folder / "events")
-        tables = _tables(events, folder / "tables", amount.rounds)
-    other = next(engine for engine in reports if engine != SPARK)
-    again = {
-        engine: [sum(each.values()) for each in rounds[1:]] for engine, rounds in tables.items()
-    }
+        command = [sys.executable, "-m", "celery", "-b", "sqs://", "sqs-heartbeat", "report"]
+        command += [str(folder / "small" / JOURNAL), "--out", str(folder / "report.html")]
+        reports = [_seconds(command) for _ in range(amount.rounds)]
+        tables = _tables(folder / "large" / JOURNAL, folder / "tables", amount.rounds)
+    first, *again = (sum(each.values()) for each in tables[SPARK])
+    others = [sum(each.values()) for each in tables[DUCKDB][1:]]
+    ratios = [ours / other for ours, other in zip(again, others, strict=True)]
     return Findings(
         tables=(
-            _report_table(f"One worker's journal of {lines:,} lines", reports),
-            _table_table(f"All tables of {fleet.lines:,} events", tables),
+            Table(
+                f"A report of one worker's journal of {lines:,} lines",
+                ("engine", "seconds"),
+                [["Spark", str(Spread.of(reports))]],
+            ),
+            _table_table(f"Three tables of {fleet.lines:,} events", tables),
         ),
-        ratios={
-            f"small report, spark / {other}": _ratios(reports[SPARK], reports[other]),
-            "all tables again, spark / duckdb": _ratios(again[SPARK], again[DUCKDB]),
-        },
+        ratios={"three tables again, spark / duckdb": ratios},
         notes=(
-            f"The small report is a whole command. {_what_of(other)}",
+            "The report is a whole command.",
             "The tables are made one after another from Parquet to Parquet, so the sum is longer "
             "than in the daily job, which makes them side by side. The start of the engines is "
-            "not counted. Spark's first time contains the compilation of its code, by Java and "
-            "by Spark itself. The other times, and the ratios, are from later rounds in the same "
-            "JVM, in turns with DuckDB. So few events are mostly planning "
-            "([30 million events](pipeline.md#speed)).",
+            f"not counted. Spark's first round took {digits(first)} s, because it contains the "
+            "compilation of its code, by Java and by Spark itself. The others, and the ratios, "
+            "are from later rounds in the same JVM, in turns with DuckDB. So few events are "
+            "mostly planning.",
         ),
     )
-
-
-def _what_of(other: str) -> str:
-    if other == SAIL:
-        return "Both engines write the same page."
-    return (
-        "Sail is not installed here, so it is compared with DuckDB, which only makes the tables "
-        "of existing events."
-    )
-
-
-def _has_sail(python: str) -> bool:
-    """Return whether a Python can make a report on Sail. Its environment may not be complete."""
-    code = "import celery, pysail"
-    return (
-        Path(python).exists()
-        and not subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode
-    )
-
-
-def _reports(journal: Path, folder: Path, rounds: int) -> Mapping[str, Sequence[float]]:
-    """Return the seconds of whole commands by engine, in turns."""
-    commands = {SPARK: _report(sys.executable, SPARK, journal, folder)}
-    sail = os.environ.get("PYTHON_OF_SAIL", str(ROOT / ".venv-sail" / "bin" / "python"))
-    if _has_sail(sail):
-        commands[SAIL] = _report(sail, SAIL, journal, folder)
-    else:
-        events = fresh(events_in, journal, folder / "small-events")
-        commands[DUCKDB] = [
-            sys.executable,
-            "-m",
-            "benchmarks.pipeline.duckdb_tables",
-            str(events),
-            str(folder / "small-tables"),
-        ]
-    # The first one writes Java's archive of classes, and compiles Python's modules.
-    for command in commands.values() if rounds > 1 else ():
-        _seconds(command)
-    found: dict[str, list[float]] = {engine: [] for engine in commands}
-    for _ in range(rounds):
-        for engine, command in commands.items():
-            shutil.rmtree(folder / "small-tables", ignore_errors=True)
-            found[engine].append(_seconds(command))
-    return found
-
-
-def _report(python: str, engine: str, journal: Path, folder: Path) -> list[str]:
-    command = [python, "-m", "celery", "-b", "sqs://", "sqs-heartbeat", "report", str(journal)]
-    return [*command, "--engine", engine, "--out", str(folder / f"{engine}.html")]
 
 
 def _seconds(command: Sequence[str]) -> float:
@@ -147,30 +96,40 @@ def _seconds(command: Sequence[str]) -> float:
     return time.monotonic() - began
 
 
-def _tables(events: Path, out: Path, rounds: int) -> Mapping[str, Sequence[Mapping[str, float]]]:
+def _tables(journal: Path, out: Path, rounds: int) -> Mapping[str, Sequence[Mapping[str, float]]]:
     """Return the seconds of each table by engine, in turns: a first round and then `rounds`.
 
     Raises:
         ValueError: The engines' tables differ.
     """
     found: defaultdict[str, list[Mapping[str, float]]] = defaultdict(list)
-    with new_process() as spark:
+    # In a process of its own, whose JVM ends with it.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        process.submit(_prepare, journal, out / SPARK).result()
         for _ in range(1 + rounds):
-            shutil.rmtree(out, ignore_errors=True)
-            found[SPARK].append(spark.submit(each_of_spark, events, out / SPARK).result())
-            found[DUCKDB].append(fresh(each_of_duckdb, events, out / DUCKDB))
-    if differences := fresh(compare, out / SPARK, out / DUCKDB):
+            found[SPARK].append(process.submit(_each_of_spark, journal, out / SPARK).result())
+            shutil.rmtree(out / DUCKDB, ignore_errors=True)
+            found[DUCKDB].append(referee.make_tables(out / SPARK, out / DUCKDB))
+    if differences := referee.differences(out / SPARK, out / DUCKDB):
         raise ValueError("\n".join(differences))
     return found
 
 
-def _ratios(ours: Sequence[float], others: Sequence[float]) -> list[float]:
-    return [one / other for one, other in zip(ours, others, strict=True)]
+def _prepare(journal: Path, out: Path) -> None:
+    spark = new_session("benchmark")
+    build(spark, str(journal), Warehouse(spark, str(out)), tables=(WORKERS,))
 
 
-def _report_table(title: str, reports: Mapping[str, Sequence[float]]) -> Table:
-    rows = [[_TITLES[engine], str(Spread.of(each))] for engine, each in reports.items()]
-    return Table(title, ("engine", "seconds"), rows)
+def _each_of_spark(journal: Path, out: Path) -> dict[str, float]:
+    """Make the tables one after another. Return the seconds of each."""
+    spark, seconds = new_session("benchmark"), {}
+    run = journal_days(spark, str(journal))
+    assert run is not None
+    for table in referee.QUERIES:
+        began = time.monotonic()
+        write_tables(Warehouse(spark, str(out)), run, tables=(table,))
+        seconds[table.name] = time.monotonic() - began
+    return seconds
 
 
 def _table_table(title: str, tables: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
@@ -179,8 +138,9 @@ def _table_table(title: str, tables: Mapping[str, Sequence[Mapping[str, float]]]
     for name, seconds in first.items():
         ours = [each[name] for each in again]
         others = [each[name] for each in tables[DUCKDB][1:]]
+        ratios = [one / other for one, other in zip(ours, others, strict=True)]
         medians = (digits(Spread.of(each).median) for each in ([seconds], ours, others))
-        rows.append([f"`{name}`", *medians, str(Spread.of(_ratios(ours, others)))])
+        rows.append([f"`{name}`", *medians, str(Spread.of(ratios))])
     columns = ("table", "Spark, first, s", "Spark, s", "DuckDB, s", "Spark / DuckDB")
     return Table(title, columns, rows)
 
@@ -190,8 +150,8 @@ PART = Part(
     title="The pipeline",
     about=(
         "How long a small report takes, which is what most people make, and how long the tables of "
-        "many events take on Spark beside DuckDB, an engine for one machine, which runs the same "
-        "steps in SQL, with a thread for each core."
+        "many events take on Spark beside DuckDB, an engine for one machine, which makes the same "
+        "rows in SQL, with a thread for each core."
     ),
     measure=measure,
 )

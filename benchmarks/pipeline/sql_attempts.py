@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.pipeline.tables.deliveries import GIVEN_BACK
-
-#: The aggregates use codes instead of texts, because DuckDB, too, aggregates numbers faster.
-#: `last_code` is the code of the last line that has one.
-MACROS = """
-    CREATE MACRO code_of(said, known) AS
-        CASE WHEN said IS NOT NULL THEN coalesce(list_position(known, said), 0) END;
-    CREATE MACRO text_of(code, known, other) AS
-        CASE WHEN code IS NOT NULL THEN coalesce(known[code], other) END;
-    CREATE MACRO last_code(seq, code) AS max(seq * 65536 + code) % 65536;
-    CREATE MACRO received_codes() AS ['redelivered', 'finished'];
-    CREATE MACRO end_codes() AS ['deleted', 'released', 'lapsed'];
-"""
-MACROS += f"""
-    CREATE MACRO cause_codes() AS {list(GIVEN_BACK[1:])};
-    CREATE MACRO error_codes() AS {[each.value for each in Outcome]};
-"""
-
 ATTEMPTS = """
 WITH lines AS (
     SELECT *, CASE ev
-        WHEN 'message-deleted' THEN 1
-        WHEN 'message-released' THEN 2
-        WHEN 'message-lapsing' THEN 3
-        WHEN 'delete-abandoned' THEN 3
-    END AS end_code
+        WHEN 'message-deleted' THEN 'deleted'
+        WHEN 'message-released' THEN 'released'
+        WHEN 'message-lapsing' THEN 'lapsed'
+        WHEN 'delete-abandoned' THEN 'lapsed'
+    END AS "end"
     FROM events
     WHERE msg IS NOT NULL AND dlv IS NOT NULL
 ),
@@ -37,7 +18,7 @@ deliveries AS (
         queue, msg, dlv, wid, task, task_id,
         max(rc) AS rc,
         max(max_rc) AS max_rc,
-        max(code_of(cause, received_codes())) FILTER (ev = 'message-received') AS received_code,
+        max(cause) FILTER (ev = 'message-received') AS received_as,
         max(sent) AS sent,
         max("first") AS "first",
         max(grp) AS grp,
@@ -47,13 +28,15 @@ deliveries AS (
         ) AS received,
         min(ts) FILTER (ev = 'task-started') AS started,
         max(ts - ended_us) AS finished,
-        max(ts) FILTER (end_code IS NOT NULL) AS ended,
+        max(ts) FILTER ("end" IS NOT NULL) AS ended,
         max(ts) AS last_event,
-        last_code(seq, end_code) AS end_code,
-        max(seq * 65536 + code_of(cause, cause_codes())) FILTER (end_code >= 2) % 65536
-            AS cause_code,
+        arg_max("end", seq) FILTER ("end" IS NOT NULL) AS "end",
+        arg_max(cause, seq) FILTER (
+            cause IS NOT NULL
+            AND ("end" IN ('released', 'lapsed') OR ("end" = 'deleted' AND cause = 'sent again'))
+        ) AS cause,
         max(vt) FILTER (ev = 'message-received') AS vt,
-        last_code(seq, CASE WHEN end_code = 2 THEN coalesce(vt, 0) ELSE vt END) AS last_vt,
+        arg_max(coalesce(vt, 0), seq) FILTER ("end" = 'released' OR vt IS NOT NULL) AS last_vt,
         max(ts) FILTER (ev = 'lease-extended') AS last_extended,
         count(*) FILTER (ev = 'lease-extended') AS extensions,
         count(*) FILTER (ev = 'extension-failed') AS failures,
@@ -62,7 +45,7 @@ deliveries AS (
         min(ts) FILTER (ev = 'lease-capped') AS capped,
         min(slack_us) FILTER (ev = 'lease-extended') AS min_slack_us,
         max(lat_us) AS max_latency_us,
-        last_code(seq, code_of(err, error_codes())) AS error_code
+        arg_max(err, seq) FILTER (err IS NOT NULL) AS last_error
     FROM lines
     GROUP BY queue, msg, dlv, wid, task, task_id
 ),
@@ -70,11 +53,12 @@ of_many AS (
     SELECT *,
         lead(received) OVER receives AS received_again,
         CASE
-            WHEN received_code >= 1 AND lag(end_code IS NULL, 1, FALSE) OVER of_worker THEN 0
+            WHEN received_as IN ('redelivered', 'finished')
+                AND lag("end" IS NULL, 1, FALSE) OVER of_worker THEN 0
             ELSE 1
         END AS is_new_lease
     FROM deliveries
-    WHERE end_code IS NULL OR rc IS DISTINCT FROM 1
+    WHERE "end" IS NULL OR rc IS DISTINCT FROM 1
     WINDOW
         receives AS (PARTITION BY queue, msg ORDER BY rc NULLS FIRST, received, dlv),
         of_worker AS (PARTITION BY queue, msg, wid ORDER BY rc NULLS FIRST, received, dlv)
@@ -94,17 +78,14 @@ in_order AS (
     WINDOW of_lease AS (PARTITION BY queue, msg, wid, lease ORDER BY rc NULLS FIRST, received, dlv)
     UNION ALL BY NAME
     -- A message that was settled after its only receive needs no more.
-    FROM deliveries WHERE end_code IS NOT NULL AND rc = 1
+    FROM deliveries WHERE "end" IS NOT NULL AND rc = 1
 )
 SELECT
-    in_order.* EXCLUDE (started, ended),
-    text_of(received_code, received_codes(), 'new') AS received_as,
-    text_of(cause_code, cause_codes(), 'other') AS cause,
-    text_of(error_code, error_codes(), 'other') AS last_error,
+    in_order.* EXCLUDE (started, ended, "end"),
     coalesce(started_before, in_order.started) AS started,
     coalesce(ended, continued, lost, capped) AS ended,
     CASE
-        WHEN end_code IS NOT NULL THEN end_codes()[end_code]
+        WHEN "end" IS NOT NULL THEN "end"
         WHEN continued IS NOT NULL THEN 'continued'
         WHEN lost IS NOT NULL THEN 'lost'
         WHEN capped IS NOT NULL THEN 'capped'
@@ -119,7 +100,7 @@ SELECT
     CASE WHEN continued IS NULL
         THEN finished - coalesce(started_before, in_order.started)
     END AS run_us,
-    day_of(received) AS dt
+    make_timestamp(received)::DATE AS dt
 FROM in_order
 LEFT JOIN (
     SELECT wid, max(stopped) AS stopped, max(last_seen) AS last_seen,

@@ -89,7 +89,8 @@ holders AS (
     SELECT DISTINCT queue, wid,
         unnest(generate_series("first", "last", INTERVAL 1 DAY))::DATE AS dt
     FROM (
-        SELECT DISTINCT queue, wid, day_of(begin) AS "first", day_of(until) AS "last"
+        SELECT DISTINCT queue, wid,
+            make_timestamp(begin)::DATE AS "first", make_timestamp(until)::DATE AS "last"
         FROM stays
     )
 ),
@@ -124,5 +125,6 @@ slots AS (
     GROUP BY ALL
 )
 SELECT *, peak / 120_000 AS quota_share
-FROM (SELECT *, day_of(minute) AS dt FROM every_minute) LEFT JOIN slots USING (queue, dt)
+FROM (SELECT *, make_timestamp(minute)::DATE AS dt FROM every_minute)
+LEFT JOIN slots USING (queue, dt)
 """

@@ -12,7 +12,6 @@ from celery_sqs_heartbeat.cli.whole_files import is_permitted, write_whole
 from celery_sqs_heartbeat.common.days import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, Refusal, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import (
-    engine_option,
     require_jinja2,
     require_pyspark,
     warn_of,
@@ -30,13 +29,11 @@ from celery_sqs_heartbeat.pipeline.options import (
 )
 @from_option
 @to_option
-@engine_option
 def report(
     source: str,
     out: Path,
     first: datetime.date | None,
     last: datetime.date | None,
-    engine: str,
 ) -> None:
     """Write a page about what happened to the messages.
 
@@ -51,21 +48,18 @@ def report(
     require_jinja2()
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.common.days import Span
-    from celery_sqs_heartbeat.pipeline.engine.choice import choose
-    from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.faults import spark_faults
+    from celery_sqs_heartbeat.pipeline.path_checks import check_source
     from celery_sqs_heartbeat.pipeline.schema import REPORTED
-    from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
     check_page(out)
-    choice = choose(engine, source)
     with refusing():
         span = Span(first, last)
-        is_journal = check_source(source, span, REPORTED, is_here=choice.is_here)
-        choice.say()
-        from celery_sqs_heartbeat.pipeline.report.reporting import page_of
+        is_journal = check_source(source, span, REPORTED)
+        from celery_sqs_heartbeat.pipeline.report.page import page_of
 
-        with engine_faults(f"report on {source!r}"):
-            page, unread = page_of(source, span, choice.engine, is_journal=is_journal)
+        with spark_faults(f"report on {source!r}"):
+            page, unread = page_of(source, span, is_journal=is_journal)
     write_page(out, page)
     click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")
     warn_of(unread)

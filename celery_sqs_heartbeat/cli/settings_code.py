@@ -12,8 +12,7 @@ from celery_sqs_heartbeat.pipeline.phrases import GLUE, glued
 from celery_sqs_heartbeat.settings import PREFIX
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.pipeline.tuning.comparing import Verdict
-    from celery_sqs_heartbeat.pipeline.tuning.row import Row
+    from celery_sqs_heartbeat.pipeline.advice import Row, Verdict
 
 _WIDTH = 96
 _WORDS = (

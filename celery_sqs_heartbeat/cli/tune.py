@@ -18,12 +18,7 @@ from celery_sqs_heartbeat.common.exits import (
     epilog,
     refusing,
 )
-from celery_sqs_heartbeat.pipeline.options import (
-    engine_option,
-    progress_line,
-    require_pyspark,
-    warn_of,
-)
+from celery_sqs_heartbeat.pipeline.options import progress_line, require_pyspark, warn_of
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -37,53 +32,44 @@ if TYPE_CHECKING:
     help="Exit with 1 if the app's settings are worse than the recommended ones.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
-@engine_option
 @click.pass_context
-def tune(context: click.Context, source: str, check: bool, as_json: bool, engine: str) -> None:
+def tune(context: click.Context, source: str, check: bool, as_json: bool) -> None:
     """Recommend settings for each queue, from the measurements in the workers' journals.
 
     JOURNAL_OR_WAREHOUSE is the folder or URL of the workers' journals (sqs_heartbeat_journal), or
     the warehouse: the tables that the pipeline built from them.
 
-    Settings are worse if they lose more than one lease in 10,000 attempts, if they cost 1.5 times
-    as much as the best ones, or if max_lease is too short. Running settings that are not worse are
-    recommended unchanged. If there is too little data, the output says so, and nothing counts as
-    worse.
+    Settings are worse if extensions use more than half of the threshold, or came too late in more
+    than one of 10,000 attempts; if max_lease is too short; or if the visibility timeout is more
+    than 4 times as long as it should be, or makes more than 40 extensions of an attempt necessary.
+    Running settings that are not worse are recommended unchanged. If there is too little data, the
+    output says so, and nothing counts as worse.
     """
     require_pyspark()
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.common.days import Span
-    from celery_sqs_heartbeat.pipeline.engine.choice import choose
-    from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.faults import spark_faults
+    from celery_sqs_heartbeat.pipeline.path_checks import check_source
     from celery_sqs_heartbeat.pipeline.schema import SURVEYED
-    from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
-    choice = choose(engine, source)
     with refusing():
-        is_journal = check_source(source, Span(), SURVEYED, is_here=choice.is_here)
+        is_journal = check_source(source, Span(), SURVEYED)
     from celery_sqs_heartbeat.cli.settings_code import as_settings, as_text
-    from celery_sqs_heartbeat.pipeline.engine import surveying
-    from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
-    from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
-    from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING
-    from celery_sqs_heartbeat.pipeline.tuning.verdicts import verdicts_of
+    from celery_sqs_heartbeat.pipeline import jobs
+    from celery_sqs_heartbeat.pipeline.advice import RECOMMENDED, RUNNING, recommend, verdicts_of
     from celery_sqs_heartbeat.worker.settings import naming
 
     names, terms_of = _of_app(context.obj.app, needs_tasks=check)
-    choice.say()
     progress = progress_line()
     progress(f"measuring {source}")
-    with refusing(), engine_faults(f"measure {source!r}"):
-        found, unread = surveying.survey_source(
-            engine_of(choice.engine), source, is_journal=is_journal
-        )
-    rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
+    with refusing(), spark_faults(f"measure {source!r}"):
+        found, unread = jobs.measure(source, is_journal=is_journal)
+    rows = [row for row in recommend(found) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
         raise NothingFound(
             f"{source!r} has no messages yet: run workers with sqs_heartbeat_journal"
         )
-    verdicts = list(verdicts_of(found, terms_of, Worth())) if check else []
+    verdicts = list(verdicts_of(found, terms_of)) if check else []
     if as_json:
         output = {
             "recommendations": [asdict(row) for row in rows],

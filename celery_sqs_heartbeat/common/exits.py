@@ -24,7 +24,6 @@ REFUSED = 2
 FOUND_WHEN: Mapping[str, str] = {
     "celery_sqs_heartbeat.journal": "the journal has no matching lines",
     "doctor": "there are warnings and --strict is set",
-    "events": "the journal has no messages in these days, or a part of it can't be read",
     "report": "there are no messages in these days, or a part of the journal can't be read",
     "run": "the journal has no messages in these days, or a part of it can't be read",
     "status": "a worker does not answer or is not healthy, or a lease is lost, expired or not "

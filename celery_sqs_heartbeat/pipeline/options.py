@@ -1,4 +1,4 @@
-"""Options and helpers that the pipeline's commands share."""
+"""Helpers that the commands of the pipeline share."""
 
 from __future__ import annotations
 
@@ -11,34 +11,6 @@ import click
 from celery_sqs_heartbeat.common.exits import FOUND, Refusal
 
 INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
-
-SPARK, SAIL, AUTO = "spark", "sail", "auto"
-engine_option = click.option(
-    "--engine",
-    type=click.Choice([AUTO, SPARK, SAIL]),
-    default=AUTO,
-    show_default=True,
-    help="The engine to use. Sail is faster, for tables on one machine. By default, it is used if "
-    "it is installed and can do the job.",
-)
-
-journal_option = click.option(
-    "--journal",
-    required=True,
-    metavar="PATH",
-    help="Folder or URL of the journal, as in sqs_heartbeat_journal.",
-)
-warehouse_option = click.option(
-    "--warehouse", required=True, metavar="PATH", help="Folder or URL of the tables."
-)
-lookback_option = click.option(
-    "--lookback",
-    type=click.IntRange(1, 30),
-    metavar="DAYS",
-    default=4,
-    show_default=True,
-    help="1 to 30: how many days before and after to look for other receives of a message.",
-)
 
 
 def require_pyspark() -> None:

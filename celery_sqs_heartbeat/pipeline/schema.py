@@ -290,27 +290,24 @@ CALLS = _table(
 
 RECOMMENDATIONS = _table(
     "recommendations",
-    "settings for each queue, and for tasks that need their own, with the curve of alternatives",
+    "settings for each queue, and for tasks that need their own, with alternatives",
     "the last day that was read",
     """
     queue string: name of the queue
     task string: name of the task; null for the whole queue
-    rank int: 0 for the recommendation, 1 and up along the curve, -1 for the current settings
+    rank int: 0 for the recommendation, -1 for the current settings, 1 and up for alternatives
     visibility_timeout int: seconds
     threshold double: seconds
     interval double: seconds
     max_lease double: seconds
     calls_per_1000 double: extension calls for 1,000 attempts
     recovery_s double: expected seconds from a crash until the message is visible again
-    risk double: chance that a lease is lost, for one attempt
-    least_risk double: the smallest chance that this number of attempts can show
-    objective double: the minimized cost, in dollars for 1,000 attempts
     messages bigint: number of attempts that the figures are based on
-    confidence string: `high`, `medium` or `low`
+    confidence string: `high`, or `low` if too few attempts have ended
     reason string: explanation for people
     """,
 )
 
 #: The tables that `report` and `tune` read from a warehouse.
 REPORTED = tuple(table for table in TABLES.values() if table is not EVENTS)
-SURVEYED = (DURATIONS, ATTEMPTS, EVENTS, WORKERS)
+SURVEYED = (DURATIONS, ATTEMPTS, CALLS, WORKERS)

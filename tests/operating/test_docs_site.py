@@ -48,8 +48,7 @@ RESULTS = """
 """
 #: Commands that keep their terminal until they are stopped.
 GOES_ON = re.compile(
-    r"celery .*\bworker\b|runserver|flask .*\brun\b|testing\.server|--watch|pipeline stream"
-    r"|http\.server"
+    r"celery .*\bworker\b|runserver|flask .*\brun\b|testing\.server|--watch|http\.server"
 )
 DESKTOP, PHONE = (1400, 1000), (420, 1000)
 #: The columns of code that a desktop shows at once.

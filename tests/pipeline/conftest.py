@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.engine.session import new_session
-from celery_sqs_heartbeat.pipeline.engines import engine_of
-from celery_sqs_heartbeat.pipeline.options import SPARK
+from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.pipeline.jobs import build
+from celery_sqs_heartbeat.pipeline.report.queries import Found, collect
+from celery_sqs_heartbeat.pipeline.session import new_session
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.cheap import CHEAP, JAVA, JAVA_VARIABLE, SUBMIT_ARGS
 from tests.pipeline.journals import some_workers, write_all, write_segment
 
@@ -27,12 +29,22 @@ def spark() -> Iterator[SparkSession]:
         session.stop()
 
 
-@pytest.fixture(scope="session")
-def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A journal of two days, and all tables as the job makes them of it."""
-    folder = tmp_path_factory.mktemp("built")
+def build_small(spark: SparkSession, folder: Path) -> tuple[Path, Path]:
+    """Make a journal of two days, with a line that can't be read, and all tables of it."""
     journal, tables = write_all(folder / "journal", some_workers(1, days=1)), folder / "tables"
     for day in sorted(path.name.removeprefix("dt=") for path in journal.iterdir()):
         write_segment(journal, day, "torn", [], "what}\n")
-    engine_of(SPARK).build(spark, str(journal), str(tables))
+    build(spark, str(journal), Warehouse(spark, str(tables)))
     return journal, tables
+
+
+@pytest.fixture(scope="session")
+def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small journal, and its tables."""
+    return build_small(spark, tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="session")
+def found(spark: SparkSession, built: tuple[Path, Path]) -> Found:
+    """What the report finds in the tables of a small journal."""
+    return collect(Warehouse(spark, str(built[1])), Span())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -148,8 +147,3 @@ def rows_in(warehouse: Path, tables: Iterable[Table]) -> dict[str, list[str]]:
         )
         for table in tables
     }
-
-
-def has_parquet(folder: Path) -> bool:
-    """Return whether Spark has begun to write a table. Meanwhile it moves and removes folders."""
-    return any(name.endswith(".parquet") for *_, names in os.walk(folder) for name in names)

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import random
-from itertools import cycle
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.pipeline.report.queries import receives
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, ENDS
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
-from celery_sqs_heartbeat.pipeline.tables.deliveries import GIVEN_BACK
 from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
 from tests.pipeline.builders import DAY, SECOND, events_frame, message
+
+pytestmark = pytest.mark.thorough
 
 Event = dict[str, Any]
 #: By scenario, then by delivery.
@@ -61,10 +59,6 @@ CASES: list[tuple[str, float | None, list[Event]]] = [
 ]
 
 
-ERRORS = [each.value for each in Outcome if each is not Outcome.DONE]
-CAUSES = [*GIVEN_BACK[1:], "a new one", "one more"]
-#: By the cause, an error of the same message. Each error occurs at least once.
-TOLD_WITH = dict(zip(CAUSES, cycle(ERRORS), strict=False))
 A_THOUSAND = [received(at, dlv=f"d{at}", rc=at, wid=f"w{at % 3}") for at in range(1, 1001)]
 random.Random(1).shuffle(A_THOUSAND)
 
@@ -102,15 +96,6 @@ SCENARIOS: dict[str, list[Event]] = {
         message("delete-failed", 10, ended_us=2 * SECOND, err="failed"),
         received(40, dlv="d2", rc=2, cause="finished", ended_us=32 * SECOND),
         deleted(41, dlv="d2", rc=2, ended_us=33 * SECOND),
-    ],
-    "errors": [
-        {**event, "msg": cause, "dlv": cause}
-        for cause, error in TOLD_WITH.items()
-        for event in (
-            received(1),
-            message("extension-failed", 10, err=error),
-            message("message-released", 11, cause=cause),
-        )
     ],
     "no receive": [message("lease-extended", 21, held_us=20 * SECOND), deleted(30)],
     "a thousand": [*A_THOUSAND, *({**HEARD, "wid": f"w{number}"} for number in range(3))],
@@ -204,15 +189,6 @@ def test_an_unconfirmed_delete_continues_under_the_next_delivery(attempts: Attem
     assert (rows["d1"]["run_us"], rows["d2"]["run_us"]) == (None, 6 * SECOND)
 
 
-def test_errors_and_causes_are_those_of_the_journal(attempts: Attempts) -> None:
-    told = {dlv: (row["last_error"], row["cause"]) for dlv, row in attempts["errors"].items()}
-    assert told == {
-        cause: (error, cause if cause in GIVEN_BACK else "other")
-        for cause, error in TOLD_WITH.items()
-    }
-    assert set(TOLD_WITH.values()) == set(ERRORS)
-
-
 def test_a_receive_whose_line_is_missing_is_guessed_from_the_others(attempts: Attempts) -> None:
     row = attempts["no receive"]["d1"]
     assert row["received"] == DAY + SECOND
@@ -227,11 +203,3 @@ def test_a_message_received_a_thousand_times_has_as_many_attempts(attempts: Atte
         "running",
     ]
     assert len(rows) == 1000
-
-
-def test_a_message_that_was_sent_again_is_a_receive_without_an_execution(
-    spark: SparkSession,
-) -> None:
-    frame = events_frame(spark, received(1), deleted(9, cause="sent again"))
-    found = receives(attempts_of(frame, workers_of(frame)), None).collect()
-    assert [(row["why"], row["receives"]) for row in found] == [("sent again", 1)]

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
 from tests.pipeline.builders import events_frame, message, workers_frame
 
+pytestmark = pytest.mark.thorough
+
 
 def _answers(ev: str, batch: int, **fields: Any) -> list[dict[str, Any]]:
     """Return the events of a call with so many entries, one for each entry."""

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from celery_sqs_heartbeat.pipeline.tables import evidence
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
 from tests.pipeline.builders import (
     DAY,
@@ -18,6 +17,8 @@ from tests.pipeline.builders import (
     rejects_frame,
     workers_frame,
 )
+
+pytestmark = pytest.mark.thorough
 
 
 def at(seconds: float) -> int:
@@ -43,7 +44,8 @@ TASKS = (
     "'proj.slow': Rules(visibility_timeout=None, release_delay=None, extend=False)}"
 )
 
-CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = [
+Event = dict[str, Any]
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[Event]]] = [
     ("second-delivery", {}, {"received": at(20), "started": at(20)}, []),
     (
         "released-while-running",
@@ -200,42 +202,97 @@ SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
 }
 
 
+#: Duplicates whose explaining lines may be lost: the cause, the first execution, events, the lines
+#: of workers, and whose segment is torn.
+LOST: dict[str, tuple[str, dict[str, Any], list[Event], list[dict[str, Any]], list[str]]] = {
+    "its end is missing from its numbers": (
+        "lines-lost",
+        GONE,
+        [message("task-started", 5, seq=1), message("task-started", 90, seq=9)],
+        [{"last_seen": at(90), "first_seq": 1, "last_seq": 9, "lines": 2}],
+        [],
+    ),
+    "its last segment is torn": ("lines-lost", GONE, [], [{"last_seen": at(5)}], ["w1"]),
+    "another worker's segment is torn": (
+        "died-while-running",
+        GONE,
+        [],
+        [{"last_seen": at(5)}, {"wid": "w3", "last_seen": at(5)}],
+        ["w3"],
+    ),
+    "another worker's numbers are missing then": (
+        "died-while-running",
+        GONE,
+        [
+            message("task-started", 5, seq=1, wid="w3", dlv="d9"),
+            message("task-started", 38, seq=9, wid="w3", dlv="d9"),
+        ],
+        [
+            {"last_seen": at(5)},
+            {"wid": "w3", "last_seen": at(38), "first_seq": 1, "last_seq": 9, "lines": 2},
+        ],
+        [],
+    ),
+    "it lived on, and lacks no line": ("unknown", GONE, [], [{"last_seen": at(90)}], []),
+    "its extensions are missing from its numbers": (
+        "lines-lost",
+        {},
+        [message("task-started", 5, seq=1), message("task-started", 35, seq=9)],
+        [{"last_seen": at(99), "stopped": at(99), "first_seq": 1, "last_seq": 9, "lines": 2}],
+        [],
+    ),
+}
+SCENARIOS |= {
+    name: ([FIRST | first, SECOND_RUN], told) for name, (_, first, told, *_) in LOST.items()
+}
+
+
 def _own(row: dict[str, Any], name: str) -> dict[str, Any]:
     texts = {"wid": "w1", "msg": "m1", "dlv": "d1"} | row
-    return row | {key: f"{texts[key]}/{name}" for key in ("wid", "msg", "dlv")}
+    return row | {key: f"{texts[key]}@{name}" for key in ("wid", "msg", "dlv")}
 
 
-@pytest.fixture(
-    scope="module", params=[evidence.MOST_BROADCAST, 0], ids=["broadcast", "too many to broadcast"]
-)
-def found(request: pytest.FixtureRequest, spark: SparkSession) -> dict[str, list[Row]]:
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[Row]]:
     """Return the duplicates of each scenario."""
     attempts = [_own(row, name) for name, (rows, _) in SCENARIOS.items() for row in rows]
     events = [_own(row, name) for name, (_, rows) in SCENARIOS.items() for row in rows]
     # The end of the data, and the settings of the first worker of each pair.
     workers = [
         {"wid": "other", "last_seen": at(2 * HOURS), "stopped": at(2 * HOURS)},
-        *({"wid": f"w1/{name}", "settings": {"tasks": TASKS}} for name in SCENARIOS),
+        *({"wid": f"w1@{name}", "settings": {"tasks": TASKS}} for name in SCENARIOS),
+        *(
+            {**row, "wid": f"{row.get('wid', 'w1')}@{name}"}
+            for name, (*_, rows, _) in LOST.items()
+            for row in rows
+        ),
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "MOST_BROADCAST", request.param)
-        frame = duplicates_of(
-            attempts_frame(spark, *attempts),
-            events_frame(spark, *events),
-            workers_frame(spark, *workers),
-            rejects_frame(spark),
-        )
+    torn = [f"{wid}@{name}" for name, (*_, wids) in LOST.items() for wid in wids]
+    frame = duplicates_of(
+        attempts_frame(spark, *attempts),
+        events_frame(spark, *events),
+        workers_frame(spark, *workers),
+        rejects_frame(spark, *torn),
+    )
     rows: dict[str, list[Row]] = {name: [] for name in SCENARIOS}
     for row in frame.collect():
-        rows[row.msg.partition("/")[2]].append(row)
+        rows[row.msg.partition("@")[2]].append(row)
     return rows
 
 
 def test_the_first_rule_that_holds_names_the_cause(found: dict[str, list[Row]]) -> None:
     for number, (cause, *_) in enumerate(CASES):
-        rows = [row for row in found[f"case {number}"] if row.second_wid.startswith("w2/")]
+        rows = [row for row in found[f"case {number}"] if row.second_wid.startswith("w2@")]
         assert [row.cause for row in rows] == [cause]
         assert rows[0].evidence
+
+
+def test_lost_lines_are_the_cause_only_if_they_are_the_workers_own(
+    found: dict[str, list[Row]],
+) -> None:
+    causes = {name: [row.cause for row in found[name]] for name in LOST}
+    assert causes == {name: [cause] for name, (cause, *_) in LOST.items()}
+    assert "lines of its worker w1@" in found["its last segment is torn"][0].evidence
 
 
 def test_only_calls_since_the_last_extension_in_time_and_before_the_next_receive_count(

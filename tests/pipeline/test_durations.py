@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.tables.bins import bin_of
-from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
+from celery_sqs_heartbeat.pipeline.tables.durations import (
+    Histogram,
+    bin_of,
+    durations_of,
+    middle_of,
+)
 from tests.pipeline.builders import DAY, SECOND, attempts_frame
 
 
@@ -43,6 +47,7 @@ def histograms(spark: SparkSession) -> dict[tuple[str, str], tuple[int, int, int
     return {(row.task, row.measure): (row.bin, row.spans, row.censored, row.sum_us) for row in rows}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
@@ -65,3 +70,28 @@ def test_a_task_that_ended_is_a_span_and_one_that_continued_is_censored(
         measure: (bin_of(seconds * SECOND), spans, censored, seconds * SECOND * (spans + censored))
         for measure, (seconds, spans, censored) in expected.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("spans", "censored", "median", "longest"),
+    [
+        ([1, 2, 3], [], 2, 3),
+        # Those that have not ended count among those that reached their bin.
+        ([1, 2, 3], [2.5], 2, 3),
+        ([1, 2], [30, 40], 2, None),
+        ([1], [30, 40], None, None),
+        ([], [], None, None),
+    ],
+)
+def test_a_quantile_is_unknown_where_no_end_was_seen_that_late(
+    spans: list[float], censored: list[float], median: float | None, longest: float | None
+) -> None:
+    histogram = Histogram(
+        {bin_of(each * SECOND): 1 for each in spans},
+        {bin_of(each * SECOND): 1 for each in censored},
+    )
+    expected = [None if it is None else middle_of(bin_of(it * SECOND)) for it in (median, longest)]
+    assert [histogram.quantile(part) for part in (0.5, 0.999)] == expected
+    assert sum(share for _, share in histogram.distribution()) == pytest.approx(
+        1.0 if spans else 0.0
+    )

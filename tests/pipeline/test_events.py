@@ -4,11 +4,9 @@ import datetime
 import json
 import random
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
 import pytest
 import zstandard
 from pyspark.sql import DataFrame, SparkSession
@@ -17,18 +15,17 @@ from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
 from celery_sqs_heartbeat.journal.folder import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.pipeline.engine.intake import write_lines
-from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.schema import EVENTS, REJECTS
-from celery_sqs_heartbeat.pipeline.storage import closed_segments
-from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
-from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
-from celery_sqs_heartbeat.pipeline.tables.events import events_of
-from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, workers_in
-from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
-from celery_sqs_heartbeat.pipeline.tables.skew import lead
+from celery_sqs_heartbeat.pipeline import jobs
+from celery_sqs_heartbeat.pipeline.jobs import write_lines
+from celery_sqs_heartbeat.pipeline.lines import read_lines
+from celery_sqs_heartbeat.pipeline.schema import EVENTS
+from celery_sqs_heartbeat.pipeline.tables import events
+from celery_sqs_heartbeat.pipeline.tables.events import events_of, rejects_of
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND, message
 from tests.unit.journal.samples import ORIGIN, event_of, fail, own
+
+pytestmark = pytest.mark.thorough
 
 Line = dict[str, Any]
 FIRST = datetime.date(2026, 3, 14)
@@ -121,133 +118,41 @@ def test_lines_that_are_no_events_are_counted_by_segment_and_reason(
     assert path["file"].startswith("dt=2026-03-14/worker=w1/seg-")
 
 
-#: What a further segment holds, and what progress is reported.
-HARMED: dict[str, tuple[bytes | None, list[str]]] = {
-    "none": (None, []),
-    "a line": (frame(b"what}\n"), ["corrupt line"]),
-    "a cut segment": (frame(encoded(lines(300)))[:700], ["torn segment"]),
-    "an empty segment": (b"", ["torn segment"]),
-    "an empty frame": (frame(b""), ["torn segment"]),
-    "a cut frame that is not the first": (
-        frame(encoded(lines(3))) + frame(encoded(lines(300)))[:700],
-        ["torn segment"],
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("harm", "is_here"),
-    [
-        *((harm, True) for harm in HARMED),
-        *((harm, False) for harm in ("none", "an empty segment", "an empty frame")),
-    ],
-)
-def test_a_job_writes_what_can_be_read_and_counts_the_rest(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, is_here: bool
-) -> None:
-    """A job first reads a journal strictly. Whatever that finds, its tables are complete."""
-    if not is_here:
-        monkeypatch.setattr(closed_segments, "here", lambda *_: None)
-    journal, tables = tmp_path / "journal", tmp_path / "tables"
-    put(journal, "seg-1.jsonl.zst", frame(encoded(lines(300))))
-    put(journal, "seg-2.jsonl.zst", frame(encoded(lines(2, "w2"))), "w2")
-    harmed, reasons = HARMED[harm]
-    if harmed is not None:
-        put(journal, "seg-3.jsonl.zst", harmed)
-    told: list[str] = []
-    warehouse = Warehouse(spark, str(tables))
-    write_lines(warehouse, partial(read_lines, spark, str(journal)), Days.of(FIRST), told.append)
-    events = pyarrow.parquet.read_table(tables / EVENTS.name, columns=["wid", "seq"]).to_pylist()
-    expected = [("w1", n) for n in range(1, 301)] + [("w2", 1), ("w2", 2)]
-    assert sorted((row["wid"], row["seq"]) for row in events) == expected
-    found = warehouse.read(REJECTS).collect()
-    assert [(Path(row["file"]).name, row["reason"], row["lines"]) for row in found] == [
-        ("seg-3.jsonl.zst", reason, 1) for reason in reasons
-    ]
-    assert bool(reasons) == (told != ["events"])
-
-
-#: By worker: the numbers of its lines, whether it is whole, and whether it has copies.
-NUMBERED: dict[str, tuple[list[int], bool, bool]] = {
-    "whole": ([1, 2, 3], True, False),
-    "mixed": ([7, 5, 6], True, False),
-    "copy": ([1, 2, 2, 3], False, True),
-    "gap": ([1, 2, 4], False, False),
-    "gap-copy": ([1, 2, 2, 4], False, True),
-    "gaps": ([1, 3, 3, 5, 3], False, True),
-    # Their sums are right.
-    "sums": ([1, 1, 4, 4, 5], False, True),
-}
-
-
-@pytest.mark.parametrize(("closed", "reads_again"), [(1, 1), (3, 2)])
 def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
-    spark: SparkSession, tmp_path: Path, closed: int, reads_again: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job continues without one only if a segment is closed at each read."""
-    journal, days, steps = tmp_path / "journal", Days.of(FIRST), []
+    journal, told = tmp_path / "journal", list[str]()
     for number, line in enumerate(lines(3)):
         put(journal, f"seg-{number}.jsonl.open", encoded([line]))
-    open_ones = sorted(journal.rglob("*.open"))[:closed]
+    open_ones = sorted(journal.rglob("*.open"))[:2]
 
-    def read_while_one_is_closed(*args: Any, **kwargs: Any) -> DataFrame:
-        frame_of_lines = read_lines(spark, str(journal), *args, **kwargs)
+    def read_while_one_is_closed(*args: Any) -> DataFrame:
+        found = read_lines(*args)
         if open_ones:
             path = open_ones.pop()
             path.with_suffix(".zst").write_bytes(frame(path.read_bytes()))
             path.unlink()
-        return frame_of_lines
+        return found
 
-    warehouse = Warehouse(spark, str(tmp_path / "tables"))
-    write_lines(warehouse, read_while_one_is_closed, days, steps.append)
-    written = warehouse.read(EVENTS)
-    assert sorted(row["seq"] for row in written.collect()) == [1, 2, 3]
-    assert steps.count("events again, because a worker closed a segment meanwhile") == reads_again
-    assert warehouse.read(REJECTS).isEmpty()
-
-
-def test_a_worker_is_whole_whose_numbers_are_each_there_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """It has copies if a number is there twice, whatever else is missing."""
-    for wid, (numbers_read, _, _) in NUMBERED.items():
-        for place, number in enumerate(numbers_read):
-            line = lines(1, wid)[0] | {"seq": number}
-            put(tmp_path, f"seg-{place}.jsonl.open", encoded([line]), wid)
-    all_lines = read_lines(spark, str(tmp_path))
-    workers = workers_in(all_lines, lead())
-    found = {worker.wid: (worker.is_whole, worker.folders) for worker in workers}
-    assert found == {wid: (is_whole, {wid}) for wid, (_, is_whole, _) in NUMBERED.items()}
-    with_copies = [wid for wid, (_, _, has_copies) in NUMBERED.items() if has_copies]
-    assert sorted(folders_with_copies(all_lines, workers)) == sorted(with_copies)
+    monkeypatch.setattr(jobs, "read_lines", read_while_one_is_closed)
+    tables = Warehouse(spark, str(tmp_path / "tables"))
+    write_lines(spark, str(journal), tables, Days.of(FIRST), told.append)
+    assert sorted(row["seq"] for row in tables.read(EVENTS).collect()) == [1, 2, 3]
+    assert sum("closed a segment meanwhile" in each for each in told) == 2
 
 
-def test_a_missing_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"no journal at .*nowhere"):
-        read_lines(spark, str(tmp_path / "nowhere"))
-
-
-def test_an_empty_journal_has_no_events_and_no_rejects(spark: SparkSession, tmp_path: Path) -> None:
-    assert numbers(spark, tmp_path) == []
-    assert rejects(spark, tmp_path) == set()
-
-
-@pytest.mark.parametrize(("seed", "most_folders"), [(0, 1000), (1, 1000), (2, 0)])
+@pytest.mark.parametrize("most_folders", [1000, 0])
 def test_shuffling_splitting_and_doubling_lines_changes_nothing(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    seed: int,
-    most_folders: int,
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_folders: int
 ) -> None:
     """Nor where too many workers have lines twice to name their folders."""
-    for module in ("events", "numbering"):
-        name = f"celery_sqs_heartbeat.pipeline.tables.{module}.MOST_FOLDERS"
-        monkeypatch.setattr(name, most_folders)
-    chance = random.Random(seed)
-    all_lines = [*lines(60, "w1"), *lines(40, "w2")]
+    monkeypatch.setattr(events, "MOST_FOLDERS", most_folders)
+    chance = random.Random(most_folders)
+    # One worker lacks as many lines as it has twice.
+    odd = [line for line in lines(6, "w3") if line["seq"] not in (2, 4)]
+    all_lines = [*lines(60, "w1"), *lines(40, "w2"), *odd]
     pieces: dict[tuple[str, str], list[Line]] = {}
-    for line in [*all_lines, *chance.sample(all_lines, 30)]:
+    for line in [*all_lines, *chance.sample(all_lines, 30), odd[1], odd[3]]:
         name = f"seg-{chance.randrange(3)}.jsonl.{chance.choice(['open', 'zst'])}"
         pieces.setdefault((line["wid"], name), []).append(line)
     for (wid, name), piece in pieces.items():

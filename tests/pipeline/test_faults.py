@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,21 +13,14 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
-from celery_sqs_heartbeat.cli import sqs_heartbeat
-from celery_sqs_heartbeat.common.days import Span
-from celery_sqs_heartbeat.common.exits import FOUND, REFUSED, NothingFound
+from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
+from celery_sqs_heartbeat.pipeline import jobs
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.engine import jobs
-from celery_sqs_heartbeat.pipeline.engine.faults import cause_of, engine_faults
-from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS
-from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.report import reporting
+from celery_sqs_heartbeat.pipeline.faults import PipelineError, cause_of, spark_faults
+from celery_sqs_heartbeat.pipeline.jobs import MAKERS
 from celery_sqs_heartbeat.pipeline.schema import WORKERS
-from celery_sqs_heartbeat.pipeline.storage.journal_days import count_segments
-from tests.pipeline.builders import DAY
 from tests.pipeline.cheap import JAVA_VARIABLE
-from tests.pipeline.journals import Worker, write_all, write_segment
-from tests.pipeline.report_tables import DT, no_findings
+from tests.pipeline.journals import write_segment
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE
 
@@ -92,7 +84,7 @@ def test_the_first_cause_is_reported_in_one_line(error: Exception, cause: str) -
     ],
 )
 def test_the_line_names_what_failed_and_the_way_out(cause: str, way_out: str) -> None:
-    with pytest.raises(PipelineError) as raised, engine_faults("report on 'w'"):
+    with pytest.raises(PipelineError) as raised, spark_faults("report on 'w'"):
         raise PySparkException(STACK.format(cause))
     told = str(raised.value)
     assert told.startswith(f"can't report on 'w': {cause}; ")
@@ -101,13 +93,13 @@ def test_the_line_names_what_failed_and_the_way_out(cause: str, way_out: str) ->
 
 def test_the_whole_error_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQS_HEARTBEAT_DEBUG", "1")
-    with pytest.raises(PySparkException, match="DAGScheduler"), engine_faults("report on 'w'"):
+    with pytest.raises(PySparkException, match="DAGScheduler"), spark_faults("report on 'w'"):
         raise PySparkException(STACK.format("Permission denied"))
 
 
 @pytest.mark.parametrize("error", [PipelineError("told before"), KeyError("a bug")])
 def test_other_errors_are_left_alone(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, engine_faults("run"):
+    with pytest.raises(type(error)) as raised, spark_faults("run"):
         raise error
     assert raised.value is error
 
@@ -131,70 +123,23 @@ THIN: dict[str, tuple[str, int, str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "what"),
-    [
-        *(("run", what) for what in THIN),
-        ("events", "a worker that has only started"),
-        ("events", "garbage"),
-        ("events", "a message and garbage"),
-        ("stream --once --checkpoint {}/c", "a message and garbage"),
-        ("stream --once --checkpoint {}/c", "garbage"),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", THIN)
 def test_a_journal_of_which_something_is_missing_is_status_1_and_one_without_an_event_2(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, what: str
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """As `report` and `tune` end, which make the same tables."""
     text, status, said = THIN[what]
-    write_segment(tmp_path / "j", DT.isoformat(), "w1", [], text)
+    write_segment(tmp_path / "j", "2026-03-14", "w1", [], text)
     monkeypatch.setattr(jobs, "MAKERS", {WORKERS: MAKERS[WORKERS]})
-    places = f"--journal {tmp_path}/j --warehouse {tmp_path}/w"
-    result = CliRunner().invoke(main, f"{command.format(tmp_path)} {places}")
+    result = CliRunner().invoke(main, f"run --journal {tmp_path}/j --warehouse {tmp_path}/w")
     assert result.exit_code == status, result.output
     assert said in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("span", "said"), [(Span(), "received: there"), (Span(DT, DT), "received of 2026-03-14: there")]
-)
-def test_no_message_is_status_1_and_no_page(spark: Any, span: Span, said: str) -> None:
-    with pytest.raises(NothingFound, match=f"^'j' has no message that was {said} is nothing"):
-        reporting._refuse_nothing("j", span, no_findings(spark))
-
-
-def test_segments_are_counted_once_by_the_days_of_their_folders(tmp_path: Path) -> None:
-    workers = [Worker("w1", DAY), Worker("w2", DAY)]
-    journal = write_all(tmp_path, workers)
-    closed = next(journal.rglob("*.zst"))
-    closed.with_name("seg-1.jsonl.open").touch()
-    counted: list[int] = [
-        count_segments(None, str(journal), span)  # type: ignore[arg-type]
-        for span in (Span(), Span(DT, DT), Span(first=DT.replace(day=15)))
-    ]
-    assert counted == [2, 2, 0]
-
-
-@pytest.mark.thorough
-def test_a_report_of_the_readable_part_names_the_rest_and_is_status_1(
-    spark: Any, built: tuple[Path, Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "report.html"
-    arguments = ["report", str(built[1]), "--engine", "spark", "--out", str(out)]
-    result = CliRunner().invoke(sqs_heartbeat, arguments)
-    assert result.exit_code == FOUND, result.output
-    assert re.search(
-        r"^Warning: \d+\.\d% of the lines of '.*' could not be read \(corrupt line: 2\); the rest "
-        r"was\. The table rejects and the report's last section name the files\.$",
-        result.stderr,
-        re.M,
-    )
-    assert "corrupt line" in out.read_text()
-
-
 @pytest.mark.thorough
 def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_path: Path) -> None:
-    """Its log would have hundreds, and Java would warn about a module that Spark requests."""
+    """Its log would have hundreds. Java itself warns about a module that Spark requests."""
     tables = shutil.copytree(built[1], tmp_path / "tables")
     for file in (tables / "duplicates").rglob("*.parquet"):
         data = file.read_bytes()
@@ -203,7 +148,7 @@ def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_p
     done = subprocess.run(
         [
             *(sys.executable, "-m", "celery", "-b", "memory://", "sqs-heartbeat", "report"),
-            *(str(tables), "--engine", "spark"),
+            str(tables),
         ],
         cwd=tmp_path,
         # Without the options of the tests' own Spark.
@@ -215,7 +160,7 @@ def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_p
         timeout=SPARK_PATIENCE,
     )
     assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
+    (line,) = (each for each in done.stderr.splitlines() if "incubator" not in each)
     assert line.startswith(f"Error: can't report on {str(tables)!r}: ")
     assert "/duplicates/" in line
     assert not (tmp_path / "report.html").exists()

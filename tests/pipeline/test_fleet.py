@@ -6,7 +6,6 @@ import collections
 import json
 import random
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,16 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.common.days import Days
-from celery_sqs_heartbeat.journal.folder import closed_path, segment_path
-from celery_sqs_heartbeat.journal.reading import closed_segments, read_journal, unpack
+from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.journal.folder import segment_path
+from celery_sqs_heartbeat.journal.reading import closed_path, closed_segments, read_journal, unpack
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.engine.jobs import refresh
+from celery_sqs_heartbeat.pipeline.jobs import build
+from celery_sqs_heartbeat.pipeline.lines import journal_days
 from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL, receives
-from celery_sqs_heartbeat.pipeline.storage.journal_days import journal_days
-from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
-from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
-from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
-from celery_sqs_heartbeat.pipeline.tuning.running_settings import running_terms
+from celery_sqs_heartbeat.pipeline.survey import running_terms
+from celery_sqs_heartbeat.pipeline.tables.causes import CAUSES
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from fleet.generator import DEAD_LETTERS, IDLE, JOURNAL, TRUTH, make_fleet
 from fleet.profile import QUEUES
 from tests.pipeline.builders import SECOND
@@ -59,8 +57,7 @@ def tables(spark: SparkSession, fleet: Path, tmp_path_factory: pytest.TempPathFa
     assert days is not None
     assert days.first < days.last
     for day in (days.first, days.last):
-        lines = partial(read_lines, spark, journal)
-        refresh(Warehouse(spark, str(tables)), lines, Days(day, day), tables=TABLES)
+        build(spark, journal, Warehouse(spark, str(tables)), Span(day, day), tables=TABLES)
     return tables
 
 

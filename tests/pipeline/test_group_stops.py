@@ -10,16 +10,15 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS
-from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
 from tests.pipeline.builders import (
     DAY,
     SECOND,
     attempts_frame,
-    events_frame,
-    message,
     workers_frame,
 )
+
+pytestmark = pytest.mark.thorough
 
 Attempt = dict[str, Any]
 #: By scenario, in the order of time.
@@ -233,26 +232,3 @@ def test_no_stop_is_an_empty_table(spark: SparkSession) -> None:
     frame = group_stops_of(attempts_frame(spark, attempt(1, 2, "deleted")), workers)
     assert tuple(frame.columns) == GROUP_STOPS.names
     assert frame.collect() == []
-
-
-@pytest.mark.thorough
-def test_a_stop_is_found_in_what_a_worker_writes(spark: SparkSession) -> None:
-    first = {"queue": QUEUE, "msg": "m1", "dlv": "d1"}
-    behind = {"queue": QUEUE, "msg": "m2", "dlv": "d2", "task_id": "t2"}
-    again = {**first, "dlv": "d3", "rc": 2}
-    group = {"grp": "A", "cause": "new", "vt": 30, "max_rc": 3}
-    told = [
-        message("message-received", 10, **first, **group, sn="101"),
-        message("message-received", 10, **behind, **group, sn="102"),
-        message("task-started", 10.5, **first),
-        message("message-released", 12.1, **first, cause="failed", ended_us=SECOND // 10, vt=3),
-        message("message-released", 12.2, **behind, cause="group stopped", ended_us=SECOND // 10),
-        message("message-received", 15, **again, **group, sn="101"),
-        message("task-started", 15, **again),
-        message("message-deleted", 16, **again, ended_us=0),
-    ]
-    workers = workers_frame(spark, {"last_seen": at(END)})
-    attempts = attempts_of(events_frame(spark, *told), workers)
-    (row,) = group_stops_of(attempts, workers).collect()
-    assert (row.msg, row.grp, row.waiting, row.outcome) == ("m1", "A", 1, "succeeded")
-    assert (row.stopped_at, row.resumed_at, row.seconds) == (at(12), at(16), 4.0)

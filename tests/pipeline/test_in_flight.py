@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
 from tests.pipeline.builders import DAY, MINUTE, SECOND, attempts_frame, workers_frame
+
+pytestmark = pytest.mark.thorough
 
 _END_OF_DATA = 86_400 + 90
 
@@ -37,16 +38,6 @@ def _abandoned(queue: str, begin: float, extended: float) -> dict[str, Any]:
     return _stay(queue, begin, None, ended_as="abandoned", last_extended=last, last_event=last)
 
 
-def _random_stays(seed: int) -> list[dict[str, Any]]:
-    chance = random.Random(seed)
-    stays = []
-    for _ in range(150):
-        begin = round(chance.uniform(0, 300), chance.choice((1, 6)))
-        stays.append(_stay(f"random-{seed}", begin, round(begin + chance.expovariate(0.2), 6)))
-    return stays
-
-
-_SEEDS = range(4)
 _STAYS = [
     _stay("long", 30, 210),
     _stay("idle", 0, 6),
@@ -64,7 +55,6 @@ _STAYS = [
     _stay("at night", 0, 10, wid="idle-0"),
     _stay("at night", 86_400 + 60, 86_400 + 70, wid="idle-0"),
     _stay("at night", 86_400 + 20, 86_400 + 30, wid="until morning"),
-    *(stay for seed in _SEEDS for stay in _random_stays(seed)),
 ]
 
 
@@ -152,25 +142,3 @@ def test_a_message_held_over_midnight_is_in_both_days(minutes: dict[str, Minutes
         (4, "2026-03-14"),
         (4, "2026-03-15"),
     }
-
-
-@pytest.mark.parametrize("seed", _SEEDS)
-def test_peaks_are_those_of_a_walk_through_all_events(
-    minutes: dict[str, Minutes], seed: int
-) -> None:
-    peaks = {minute: values[0] for minute, values in minutes[f"random-{seed}"].items()}
-    assert peaks == _walk(_random_stays(seed))
-
-
-def _walk(stays: list[dict[str, Any]]) -> dict[int, int]:
-    steps = sorted(
-        (at, step) for stay in stays for at, step in ((stay["received"], 1), (stay["ended"], -1))
-    )
-    peaks: dict[int, int] = {}
-    level, last = 0, (steps[0][0] - DAY) // MINUTE
-    for at, step in steps:
-        for minute in range(last, (at - DAY) // MINUTE + 1):
-            peaks[minute] = max(peaks.get(minute, 0), level)
-        level, last = level + step, (at - DAY) // MINUTE
-        peaks[last] = max(peaks[last], level)
-    return {minute: peak for minute, peak in peaks.items() if peak}

@@ -19,6 +19,8 @@ from tests.pipeline.builders import (
     workers_frame,
 )
 
+pytestmark = pytest.mark.thorough
+
 
 def at(seconds: float) -> int:
     return DAY + round(seconds * SECOND)
@@ -44,73 +46,82 @@ CASES: list[tuple[str, dict[str, Any], int, int]] = [
 ]
 
 
+#: By message: its only receive count, its queue's limit, and whether it is a dead letter.
+DEAD: dict[str, tuple[int, int | None, bool]] = {
+    "below": (2, 3, False),
+    "as often": (3, 3, True),
+    "more often": (4, 3, True),
+    "no limit": (9, None, False),
+}
+RELEASED = {**FIRST, "ended_as": "released", "ended": at(12)}
+OTHERS: list[dict[str, Any]] = [
+    {**FIRST, "ended_as": "abandoned", "msg": "alone"},
+    *(
+        {**RELEASED, "msg": msg, "rc": rc, "max_rc": max_rc}
+        for msg, (rc, max_rc, _) in DEAD.items()
+    ),
+    # As after a redrive of the dead-letter queue, or a change of the policy.
+    {**RELEASED, "msg": "redriven", "max_rc": 1},
+    {**NEXT, "msg": "redriven"},
+    # The receive in between is in no journal.
+    {**FIRST, "ended_as": "abandoned", "msg": "gap"},
+    {**NEXT, "msg": "gap", "rc": 3, "ended_as": "released", "cause": "failed", "last_vt": 5},
+    {**NEXT, "msg": "gap", "rc": 4, "dlv": "d4", "received": at(60)},
+    # It waits at SQS until its task is due, so only a dead letter has something to recover from.
+    {**RELEASED, "msg": "parked", "cause": "due later", "last_vt": 900},
+    {**RELEASED, "msg": "parked, dead", "cause": "due later", "rc": 3, "max_rc": 3},
+]
+
+
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, Row]:
-    """Return the recoveries, by message; that of `alone` is not received again."""
-    attempts = [{**FIRST, "ended_as": "abandoned", "msg": "alone"}]
+def found(spark: SparkSession) -> dict[tuple[str, int], Row]:
+    """Return the recoveries, by message and receive count."""
+    attempts = [*OTHERS]
     for number, (ended_as, first, _, _) in enumerate(CASES):
         own = {"msg": f"m{number}"}
         attempts += [{**FIRST, **first, "ended_as": ended_as, **own}, {**NEXT, **own}]
     workers = workers_frame(spark, {"last_seen": at(100)})
     rows = recoveries_of(attempts_frame(spark, *attempts), workers).collect()
-    assert len(rows) == len(CASES) + 1
-    return {row.msg: row for row in rows}
+    return {(row.msg, row.rc): row for row in rows}
 
 
-def test_the_promised_time_is_the_time_the_lease_had_left(found: dict[str, Row]) -> None:
+def test_the_promised_time_is_the_time_the_lease_had_left(found: dict[Any, Row]) -> None:
     for number, (_, _, recovery, promised) in enumerate(CASES):
-        row = found[f"m{number}"]
+        row = found[f"m{number}", 1]
         assert (row.next_wid, row.is_censored) == ("w2", False)
         assert (row.recovery_us, row.promised_us) == (recovery * SECOND, promised * SECOND)
 
 
 def test_a_message_that_is_not_received_again_is_censored_at_the_end_of_the_data(
-    found: dict[str, Row],
+    found: dict[Any, Row],
 ) -> None:
-    row = found["alone"]
+    row = found["alone", 1]
     assert (row.next_received, row.recovery_us, row.is_censored) == (None, 90 * SECOND, True)
 
 
-def test_nothing_is_claimed_about_a_next_receive_that_is_in_no_journal(spark: SparkSession) -> None:
+def test_nothing_is_claimed_about_a_next_receive_that_is_in_no_journal(
+    found: dict[Any, Row],
+) -> None:
     """It may have been long before the one that is; nor is it known how this attempt ended."""
-    attempts = [
-        {**FIRST, "ended_as": "abandoned", "rc": 1},
-        {**NEXT, "rc": 3, "ended_as": "released", "cause": "failed", "last_vt": 5},
-        {**NEXT, "rc": 4, "dlv": "d4", "received": at(60)},
-    ]
-    workers = workers_frame(spark, {"last_seen": at(100)})
-    rows = {
-        row.rc: row for row in recoveries_of(attempts_frame(spark, *attempts), workers).collect()
-    }
-    assert rows.keys() == {1, 3}
     unknown = ("next_received", "next_wid", "recovery_us", "promised_us", "excess_us")
-    assert [rows[1][name] for name in unknown] == [None] * len(unknown)
-    assert (rows[1].is_censored, rows[1].is_dead_letter) == (False, False)
-    assert (rows[3].recovery_us, rows[3].promised_us) == (10 * SECOND, 5 * SECOND)
+    row = found["gap", 1]
+    assert [row[name] for name in unknown] == [None] * len(unknown)
+    assert (row.is_censored, row.is_dead_letter) == (False, False)
+    assert (found["gap", 3].recovery_us, found["gap", 3].promised_us) == (10 * SECOND, 5 * SECOND)
 
 
-@pytest.mark.parametrize(
-    ("rc", "max_rc", "is_dead_letter"),
-    [(2, 3, False), (3, 3, True), (4, 3, True), (9, None, False)],
-)
 def test_a_message_received_as_often_as_its_queue_allows_is_a_dead_letter(
-    spark: SparkSession, rc: int, max_rc: int | None, is_dead_letter: bool
+    found: dict[Any, Row],
 ) -> None:
     """It is not a late one: SQS moves it instead of its next receive."""
-    attempt = {**FIRST, "ended_as": "released", "ended": at(12), "rc": rc, "max_rc": max_rc}
-    workers = workers_frame(spark, {"last_seen": at(100)})
-    (row,) = recoveries_of(attempts_frame(spark, attempt), workers).collect()
-    assert (row.is_dead_letter, row.is_censored) == (is_dead_letter, not is_dead_letter)
-    assert row.recovery_us == (None if is_dead_letter else 88 * SECOND)
-    assert (row.excess_us is None) is is_dead_letter
-
-
-def test_a_message_that_came_again_is_no_dead_letter(spark: SparkSession) -> None:
-    """As after a redrive of the dead-letter queue, or a change of the policy."""
-    first = {**FIRST, "ended_as": "released", "ended": at(12), "rc": 1, "max_rc": 1}
-    workers = workers_frame(spark, {"last_seen": at(100)})
-    (row,) = recoveries_of(attempts_frame(spark, first, NEXT), workers).collect()
-    assert (row.is_dead_letter, row.recovery_us) == (False, 33 * SECOND)
+    for msg, (rc, _, is_dead_letter) in DEAD.items():
+        row = found[msg, rc]
+        assert (row.is_dead_letter, row.is_censored) == (is_dead_letter, not is_dead_letter)
+        assert row.recovery_us == (None if is_dead_letter else 88 * SECOND)
+    assert not found["redriven", 1].is_dead_letter
+    assert found["redriven", 1].recovery_us == 33 * SECOND
+    assert ("parked", 1) not in found
+    assert found["parked, dead", 3].is_dead_letter
 
 
 def test_a_release_promises_the_delay_that_it_asked_for(spark: SparkSession) -> None:

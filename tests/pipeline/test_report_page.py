@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.report.page import render
-from tests.pipeline.report_tables import findings, named
+from celery_sqs_heartbeat.pipeline.report.queries import Found
+from tests.pipeline.test_report import named
 from tests.support.browser import chromium, complaints, emulate, require_chromium
+
+pytestmark = pytest.mark.thorough
 
 PHONE = (390, 800)
 
 
 @pytest.fixture(scope="module")
-def address(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(found: Found, tmp_path_factory: pytest.TempPathFactory) -> str:
     require_chromium()
     folder = tmp_path_factory.mktemp("report")
     file = folder / "report.html"
-    file.write_text(render(named(findings(spark), "a.task." + "name" * 30)))
+    file.write_text(render(named(found, "a.task." + "name" * 30)))
     return file.as_uri()
 
 

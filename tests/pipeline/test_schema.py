@@ -15,6 +15,7 @@ def test_the_events_have_each_field_of_the_journal_with_its_type() -> None:
     assert columns == {**fields, "skew_us": "bigint"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_spark_takes_each_table_s_schema(spark: SparkSession, table: Table) -> None:
     assert tuple(frame_of(spark, table, []).columns) == table.names

@@ -1,18 +1,33 @@
+"""Where Spark runs, with which Java, and what S3 means there."""
+
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.pipeline.engine import session
+from celery_sqs_heartbeat.pipeline import session
+from celery_sqs_heartbeat.pipeline.faults import PipelineError
+from celery_sqs_heartbeat.pipeline.session import is_out_of_reach, new_session, spark_path
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
-_ENVIRON = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
+EVERYWHERE = {"spark.sql.session.timeZone", "spark.sql.sources.partitionOverwriteMode"}
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    path = folder / "bin" / "java"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    path.chmod(0o755)
+    return folder
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return what Spark would be configured with."""
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """Return what Spark would be configured with; the only Java is that of JAVA_HOME."""
     settings: dict[str, str] = {}
 
     class Builder:
@@ -26,78 +41,85 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         def getOrCreate(self) -> None:
             """Start nothing."""
 
-    for name in _ENVIRON:
+    for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "as it was")
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
-    # Java's own, which has no archive.
-    monkeypatch.setenv("JAVA_HOME", "/")
-    monkeypatch.setattr(session, "use_java", lambda: settings.update(java="sought"))
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "21", "21.0.1")))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     return settings
 
 
 def test_alone_it_is_local_and_what_the_caller_asks_for_wins(asked: dict[str, str]) -> None:
-    session.new_session("tests", {"spark.driver.memory": "1g"})
+    new_session("tests", {"spark.driver.memory": "1g"})
     assert asked["spark.master"] == "local[*]"
     assert asked["spark.driver.memory"] == "1g"
-    assert asked["java"] == "sought"
 
 
 @pytest.mark.parametrize(
-    ("sizes", "is_small"),
-    [((), True), ((5_000_000, 3_000_000), True), ((5_000_000, 3_000_001), False)],
-)
-def test_for_a_small_folder_it_plans_for_little(
-    asked: dict[str, str], tmp_path: Path, sizes: tuple[int, ...], is_small: bool
-) -> None:
-    for number, size in enumerate(sizes):
-        segment = tmp_path / f"worker={number}" / "seg-1.jsonl.zst"
-        segment.parent.mkdir()
-        with segment.open("wb") as file:
-            file.truncate(size)
-    session.new_session("tests", {"spark.master": "local[1]"}, str(tmp_path))
-    assert (asked.get("spark.sql.adaptive.enabled") == "false") is is_small
-    assert ("TieredStopAtLevel=1" in asked["spark.driver.extraJavaOptions"]) is is_small
-    assert asked["spark.master"] == "local[1]"
-
-
-@pytest.mark.parametrize(("size", "is_tiny"), [(1_000_000, True), (1_000_001, False)])
-def test_only_for_a_tiny_folder_plans_are_interpreted(
-    asked: dict[str, str], tmp_path: Path, size: int, is_tiny: bool
-) -> None:
-    with (tmp_path / "seg-1.jsonl.zst").open("wb") as file:
-        file.truncate(size)
-    session.new_session("tests", source=str(tmp_path))
-    assert asked["spark.sql.adaptive.enabled"] == "false"
-    assert (asked.get("spark.sql.codegen.wholeStage") == "false") is is_tiny
-
-
-@pytest.mark.parametrize("source", [None, "s3://bucket/journal", "no/such/folder"])
-def test_of_what_is_no_folder_here_it_plans_for_much(
-    asked: dict[str, str], source: str | None
-) -> None:
-    session.new_session("tests", source=source)
-    assert "spark.sql.adaptive.enabled" not in asked
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "java"),
+    ("name", "value"),
     [
-        ("PYSPARK_GATEWAY_PORT", "4711", None),
-        ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell", None),
-        ("SPARK_REMOTE", "sc://spark.example", None),
-        ("SPARK_REMOTE", "local[2]", "sought"),
+        ("PYSPARK_GATEWAY_PORT", "4711"),
+        ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell"),
+        ("SPARK_REMOTE", "sc://spark.example"),
+        ("SPARK_REMOTE", "local[2]"),
     ],
 )
 def test_a_cluster_s_own_settings_stay_as_they_are(
-    asked: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str, value: str, java: str | None
+    asked: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    session.new_session("tests")
-    assert asked.pop("java", None) == java
-    assert set(asked) == {
-        "spark.sql.session.timeZone",
-        "spark.sql.sources.partitionOverwriteMode",
-        "spark.sql.codegen.aggregate.map.twolevel.enabled",
-    }
+    if value != "local[2]":
+        monkeypatch.setenv("JAVA_HOME", "/nowhere")
+        monkeypatch.setenv("PATH", "/nowhere")
+    new_session("tests")
+    assert set(asked) == EVERYWHERE
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "no version"])
+def test_a_java_home_that_is_too_old_gives_way_to_the_path(
+    asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    newer = fake_java(tmp_path / "new", "25-ea")
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", version)))
+    monkeypatch.setenv("PATH", str(newer / "bin"), prepend=os.pathsep)
+    new_session("tests")
+    assert os.environ["JAVA_HOME"] == str(newer)
+
+
+def test_without_any_java_the_error_names_what_was_tried_and_the_way_out(
+    asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(PipelineError) as caught:
+        new_session("tests")
+    for told in ("Java 17 or later", "old is Java 11", "no java on the PATH", "apt-get install"):
+        assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("master", "path", "is_out"),
+    [
+        ("local[*]", "s3://b/j", True),
+        ("local", "s3://b/j", True),
+        ("local[*]", "s3a://b/j", False),
+        ("local[*]", "/var/j", False),
+        ("spark://host:7077", "s3://b/j", False),
+    ],
+)
+def test_a_cluster_reaches_s3_by_itself_and_one_machine_has_no_connector(
+    master: str, path: str, is_out: bool
+) -> None:
+    spark: Any = SimpleNamespace(conf={"spark.master": master})
+    assert is_out_of_reach(spark, path) is is_out
+    if is_out:
+        with pytest.raises(PipelineError, match=rf"warehouse '{path}' is on S3, .* give a folder"):
+            Warehouse(spark, path)
+
+
+def test_spark_knows_s3_by_another_name() -> None:
+    assert spark_path("s3://b/j/") == "s3a://b/j"
+    assert spark_path("s3a://b/s3://j") == "s3a://b/s3://j"
+    assert spark_path("/var/j/") == "/var/j"

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import datetime
 
+import pytest
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.report.queries import worker_sums
 from celery_sqs_heartbeat.pipeline.tables.workers import with_reported, workers_of
 from tests.pipeline.builders import DAY, SECOND, events_frame, message, rows_of, workers_frame
+
+pytestmark = pytest.mark.thorough
 
 NEXT_DAY = DAY + 24 * 3600 * SECOND
 TODAY, TOMORROW = datetime.date(2026, 3, 14), datetime.date(2026, 3, 15)

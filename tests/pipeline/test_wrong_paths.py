@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,22 +20,19 @@ from click.testing import CliRunner, Result
 from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
-from celery_sqs_heartbeat.journal.folder import closed_path
-from celery_sqs_heartbeat.pipeline import engines
+from celery_sqs_heartbeat.pipeline import jobs, session
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
-from celery_sqs_heartbeat.pipeline.engine import session
-from celery_sqs_heartbeat.pipeline.report import reporting
+from celery_sqs_heartbeat.pipeline.report import page
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
-from tests.support.waiting import PATIENCE
 
 #: Another user of the machine, where the tests run as root.
 OTHER = 65_534
 DT = "dt=2026-03-14"
 LATER = ("--from", "2027-01-01")
 #: The arguments for the paths that are not wrong.
-JOURNAL, TABLES_OF_JOURNAL, NEW, KEPT = "journal", "warehouse", "new", "kept"
+JOURNAL, TABLES_OF_JOURNAL, NEW = "journal", "warehouse", "new"
 
 
 class StartedError(Exception):
@@ -50,40 +45,15 @@ def start(*_: object, **__: object) -> None:
 
 #: The command and its arguments, by what in them is the path. `{}` stands for it.
 COMMANDS: dict[str, tuple[click.Command, str]] = {
-    **{
-        f"{name}{option}": (sqs_heartbeat, f"{name} {{}}{option}")
-        for name in ("report", "tune")
-        for option in ("", " --engine sail")
-    },
-    **{
-        f"{name}, its journal": (pipeline, f"{name} --journal {{}} --warehouse {NEW}{more}")
-        for name, more in (
-            ("run", ""),
-            ("run --engine sail", ""),
-            ("events", ""),
-            ("stream", f" --checkpoint {KEPT}"),
-            ("stream --once", f" --checkpoint {KEPT}"),
-        )
-    },
-    **{
-        f"{name}, its warehouse": (pipeline, f"{name} --journal {JOURNAL} --warehouse {{}}{more}")
-        for name, more in (
-            ("run", ""),
-            ("run --engine sail", ""),
-            ("events", ""),
-            ("stream", f" --checkpoint {KEPT}"),
-        )
-    },
-    "stream, its checkpoint": (
-        pipeline,
-        f"stream --journal {JOURNAL} --warehouse {NEW} --checkpoint {{}}",
-    ),
+    "report": (sqs_heartbeat, "report {}"),
+    "tune": (sqs_heartbeat, "tune {}"),
+    "run, its journal": (pipeline, f"run --journal {{}} --warehouse {NEW}"),
+    "run, its warehouse": (pipeline, f"run --journal {JOURNAL} --warehouse {{}}"),
     "journal": (journal_command, "{}"),
 }
-SOURCE = "report", "report --engine sail", "tune", "tune --engine sail"
-READS = (*(name for name in COMMANDS if "its journal" in name), "journal")
-WRITES = tuple(name for name in COMMANDS if "its warehouse" in name)
-CHECKPOINT = ("stream, its checkpoint",)
+SOURCE = "report", "tune"
+READS = "run, its journal", "journal"
+WRITES = ("run, its warehouse",)
 LOOKS = (*SOURCE, *READS)
 
 
@@ -187,24 +157,22 @@ empty_segment = with_file(SEGMENT)
 #: The kind, what builds it, the path in it, and which commands print what.
 CASES: list[tuple[str, Callable[[Path], None], str, tuple[str, ...], str]] = [
     ("missing", nothing, "", LOOKS, "does not exist"),
-    ("a file", Path.touch, "", LOOKS + WRITES + CHECKPOINT, "is a file"),
-    ("below a file", Path.touch, "below", WRITES + CHECKPOINT, "is a file"),
+    ("a file", Path.touch, "", LOOKS + WRITES, "is a file"),
+    ("below a file", Path.touch, "below", WRITES, "is a file"),
     ("an empty folder", Path.mkdir, "", LOOKS, "is an empty folder"),
     ("a folder of documents", build_documents, "", LOOKS, f"contains {NO_PLACE}"),
-    ("a folder of documents", build_documents, "", WRITES + CHECKPOINT, APART),
+    ("a folder of documents", build_documents, "", WRITES, APART),
     ("a journal", build_journal, "", WRITES, "is a journal, where a warehouse"),
-    ("a journal", build_journal, "", CHECKPOINT, "is a journal"),
     ("a warehouse", build_warehouse, "", READS, "is a warehouse, where a journal"),
-    ("a warehouse", build_warehouse, "", CHECKPOINT, "is a warehouse"),
     ("a day of a journal", build_journal, DT, LOOKS + WRITES, "one day of a journal"),
     ("a table", build_warehouse, "attempts", LOOKS + WRITES, "one table of a warehouse"),
     ("a locked folder", locked(build_journal), "", LOOKS, "Permission denied: run this as"),
-    ("a locked folder", locked(build_journal), "", WRITES + CHECKPOINT, "Permission denied"),
+    ("a locked folder", locked(build_journal), "", WRITES, "Permission denied"),
     ("a locked worker", locked(build_journal, DT, "worker=w1"), "", LOOKS, "Permission denied"),
     ("a locked segment", locked(build_journal, SEGMENT), "", LOOKS, "Permission denied"),
     ("a locked table", locked_table, "", SOURCE + WRITES, "Permission denied"),
     ("a read-only warehouse", read_only(build_warehouse), "", WRITES, "not writable"),
-    ("a read-only folder", read_only(Path.mkdir), "new", WRITES + CHECKPOINT, "not writable"),
+    ("a read-only folder", read_only(Path.mkdir), "new", WRITES, "not writable"),
     ("a warehouse without a table", without("durations"), "", SOURCE, "has no table durations"),
     ("a cut table", cut, "", SOURCE, "is not a complete Parquet file"),
     ("a cut table", cut, "", WRITES, "not a complete Parquet"),
@@ -236,14 +204,13 @@ def _imported() -> None:
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that others may enter, with a journal; an engine that starts fails the test."""
+    """A folder that others may enter, with a journal; a Spark that starts fails the test."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
         monkeypatch.chdir(folder)
-        monkeypatch.setattr(engines, "engine_of", start)
-        monkeypatch.setattr(reporting, "engine_of", start)
-        monkeypatch.setattr(session, "new_session", start)
+        for module in (jobs, page, session):
+            monkeypatch.setattr(module, "new_session", start)
         build_journal(folder / JOURNAL)
         yield folder
 
@@ -303,16 +270,9 @@ NESTED: dict[str, str] = {
     f"run --journal {JOURNAL} --warehouse {JOURNAL}/new": "'journal/new' is in the journal 'jour",
     f"run --journal ./{JOURNAL} --warehouse {JOURNAL}/a/b": "is in the journal",
     f"run --journal link --warehouse {JOURNAL}/new": "is in the journal 'link'",
-    f"run --engine sail --journal {JOURNAL} --warehouse {JOURNAL}/new": "is in the journal",
     f"run --journal {TABLES_OF_JOURNAL}/j --warehouse {TABLES_OF_JOURNAL}": "is in the warehouse",
-    f"events --journal {JOURNAL} --warehouse {JOURNAL}/new": "is in the journal",
     "run --journal s3://b/j --warehouse s3a://b/j/w": "is in the journal",
     "run --journal s3a://b/j/ --warehouse s3://b//j": "is the same place as the warehouse",
-    "stream --journal hdfs:/j --warehouse hdfs:/w --checkpoint hdfs:/w/c": "is in the warehouse",
-    f"stream --journal {JOURNAL} --warehouse new --checkpoint new": "is the same place as the",
-    f"stream --journal {JOURNAL} --warehouse new --checkpoint new/c": "'new/c' is in the warehouse",
-    f"stream --journal {JOURNAL} --warehouse new/w --checkpoint new": "is in the checkpoint 'new'",
-    f"stream --journal {JOURNAL} --warehouse new --checkpoint {JOURNAL}/c": "is in the journal",
 }
 
 
@@ -335,27 +295,11 @@ def test_places_beside_each_other_are_right(home: Path, journal: str, warehouse:
     assert isinstance(result.exception, StartedError), result.output
 
 
-def test_each_kind_of_wrong_path_is_tried_with_each_command() -> None:
-    tried: dict[str, set[str]] = {}
-    for kind, _, _, names, _ in CASES:
-        tried.setdefault(kind, set()).update(names)
-    assert set().union(*tried.values()) == set(COMMANDS)
-    for kind in (
-        "missing",
-        "a file",
-        "an empty folder",
-        "a folder of documents",
-        "a locked folder",
-    ):
-        assert tried[kind] >= set(LOOKS)
-
-
 #: Right places: a command continues with them.
 RIGHT = [
     *((name, build) for name in SOURCE for build in (build_journal, build_warehouse)),
     *((name, build_journal) for name in READS if name != "journal"),
     *((name, build) for name in WRITES for build in (nothing, Path.mkdir, build_warehouse)),
-    *(("stream, its checkpoint", build) for build in (nothing, Path.mkdir)),
 ]
 
 
@@ -369,12 +313,11 @@ def test_a_right_path_starts_the_engine(
     assert isinstance(result.exception, StartedError), result.output
 
 
-@pytest.mark.parametrize("name", [*(each for each in LOOKS if each != "stream, its journal")])
+@pytest.mark.parametrize("name", LOOKS)
 def test_a_journal_that_was_just_begun_has_no_events_yet(home: Path, name: str) -> None:
     just_begun(home / "given")
     command, arguments = COMMANDS[name]
-    lacks = "closed segments" if "--once" in name else "events"
-    assert_one_line(call(command, arguments.format("given")), FOUND, f"has no {lacks} yet")
+    assert_one_line(call(command, arguments.format("given")), FOUND, "has no events yet")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -382,13 +325,6 @@ def test_an_empty_path_is_not_the_working_folder(home: Path, name: str) -> None:
     command, arguments = COMMANDS[name]
     result = call(command, [each.format("") for each in arguments.split()])
     assert_one_line(result, REFUSED, "the path '' is empty")
-
-
-def test_a_stream_follows_a_journal_that_was_just_begun(home: Path) -> None:
-    just_begun(home / "given")
-    command, arguments = COMMANDS["stream, its journal"]
-    result = call(command, arguments.format("given"))
-    assert isinstance(result.exception, StartedError), result.output
 
 
 @pytest.mark.parametrize(
@@ -399,8 +335,6 @@ def test_a_stream_follows_a_journal_that_was_just_begun(home: Path) -> None:
         ("run, its warehouse", "letter", False),
         ("report", "file:/nowhere", True),
         ("run, its journal", "file:///nowhere", True),
-        ("report --engine sail", "nowhere", True),
-        ("run --engine sail, its journal", "nowhere", True),
         ("journal", "nowhere", True),
     ],
 )
@@ -420,7 +354,7 @@ def test_on_a_cluster_a_path_without_a_scheme_is_left_to_spark(
     assert isinstance(result.exception, SystemExit if is_looked_at else StartedError)
 
 
-@pytest.mark.parametrize("name", [*SOURCE, *READS[:-1], *WRITES, *CHECKPOINT])
+@pytest.mark.parametrize("name", [*SOURCE, *READS[:-1], *WRITES])
 def test_a_url_is_left_to_the_engine(home: Path, name: str) -> None:
     command, arguments = COMMANDS[name]
     result = call(command, arguments.format("s3a://bucket/prefix"))
@@ -428,7 +362,7 @@ def test_a_url_is_left_to_the_engine(home: Path, name: str) -> None:
 
 
 #: Without the days that are asked for.
-OF_DAYS = [name for name in (*SOURCE, *READS) if "tune" not in name and "stream" not in name]
+OF_DAYS = [name for name in LOOKS if name != "tune"]
 
 
 @pytest.mark.parametrize("name", OF_DAYS)
@@ -439,42 +373,23 @@ def test_days_without_events_are_status_1(home: Path, name: str) -> None:
     assert list(home.iterdir()) == [home / JOURNAL]
 
 
-@pytest.mark.parametrize("name", SOURCE[:2])
-def test_days_without_rows_in_a_warehouse_are_status_1(home: Path, name: str) -> None:
+def test_days_without_rows_in_a_warehouse_are_status_1(home: Path) -> None:
     build_warehouse(home / "given")
-    command, arguments = COMMANDS[name]
+    command, arguments = COMMANDS["report"]
     result = call(command, [*arguments.format("given").split(), *LATER])
     assert_one_line(result, FOUND, "has no rows from 2027-01-01: its days are 2026-03-14")
 
 
-@pytest.mark.parametrize("name", SOURCE[:2])
-def test_a_warehouse_without_a_row_is_status_1(home: Path, name: str) -> None:
+def test_a_warehouse_without_a_row_is_status_1(home: Path) -> None:
     build_warehouse(home / "given")
     for day in (home / "given").glob("*/dt=*"):
         (day / "part-0.parquet").unlink()
         day.rmdir()
-    command, arguments = COMMANDS[name]
+    command, arguments = COMMANDS["report"]
     result = call(command, arguments.format("given"))
     assert_one_line(result, FOUND, "'given' has no rows: its tables are empty")
     result = call(command, [*arguments.format("given").split(), "--to", "2020-01-01"])
     assert_one_line(result, FOUND, "'given' has no rows up to 2020-01-01: its tables are empty")
-
-
-def test_the_journal_command_names_the_urls_that_it_can_read(home: Path) -> None:
-    result = call(journal_command, "s3a://bucket/journal")
-    assert_one_line(result, REFUSED, "give a folder, or s3://BUCKET/PREFIX")
-
-
-def test_lines_that_lack_what_each_line_has_are_left_out(home: Path) -> None:
-    (segment,) = (home / JOURNAL).rglob("*.zst")
-    segment.with_name("seg-2.jsonl.open").write_text('{"v":1}\n{"v":1,"ts":"x"}\n')
-    result = call(journal_command, JOURNAL)
-    assert result.exit_code == 0, result.output
-    assert len(result.stdout.splitlines()) == 4
-    assert result.stderr == (
-        "Warning: 2 lines of the journal 'journal' could not be read, the first in "
-        f"{SEGMENT.replace('1.jsonl.zst', '2.jsonl.open')}\n"
-    )
 
 
 #: By kind: what `--out` is, and the error before anything is read.
@@ -501,28 +416,18 @@ def test_a_page_that_can_not_be_written_is_reported_before_anything_is_read(
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> None:
+def made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report is made at once."""
-    monkeypatch.setattr(reporting, "page_of", lambda *_, **__: ("the new page", ""))
+    monkeypatch.setattr(page, "page_of", lambda *_, **__: ("the new page", ""))
 
 
-@pytest.mark.usefixtures("page")
+@pytest.mark.usefixtures("made_at_once")
 def test_a_full_disk_is_one_line(home: Path) -> None:
-    result = call(sqs_heartbeat, ["report", JOURNAL, "--engine", "spark", "--out", "/dev/full"])
+    result = call(sqs_heartbeat, ["report", JOURNAL, "--out", "/dev/full"])
     assert_one_line(result, REFUSED, "'/dev/full' can't be written: No space left on device")
 
 
-def test_output_to_a_full_disk_is_one_line(home: Path) -> None:
-    command = [sys.executable, "-m", "celery_sqs_heartbeat.journal", JOURNAL]
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE
-        )
-    assert done.returncode == REFUSED
-    assert done.stderr == "Error: the output can't be written: No space left on device\n"
-
-
-@pytest.mark.usefixtures("page")
+@pytest.mark.usefixtures("made_at_once")
 def test_an_existing_page_survives_a_full_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = home / "report.html"
     out.write_text("the old page")
@@ -534,14 +439,10 @@ def test_an_existing_page_survives_a_full_disk(home: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as full:
         full.setattr(whole_files.Path, "write_bytes", fill)
-        result = call(sqs_heartbeat, ["report", JOURNAL, "--engine", "spark"])
+        result = call(sqs_heartbeat, ["report", JOURNAL])
     assert_one_line(result, REFUSED, "No space left on device")
     assert out.read_text() == "the old page"
     assert call(sqs_heartbeat, ["report", JOURNAL]).exit_code == 0
     assert out.read_text() == "the new page"
     assert stat.S_IMODE(out.stat().st_mode) == 0o604
     assert {path.name for path in home.iterdir()} == {JOURNAL, "report.html"}
-
-
-def test_a_closed_segment_has_the_name_that_these_tests_give_it() -> None:
-    assert closed_path(Path("seg-1.jsonl.open")).name == Path(SEGMENT).name

@@ -91,8 +91,3 @@ def restore_apps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_state, "_on_app_finalizers", set(_state._on_app_finalizers))
     monkeypatch.setattr(_state, "default_app", _state.default_app)
     monkeypatch.setattr(_state._tls, "current_app", _state._tls.current_app)
-
-
-def is_nothing_cached(spark: Any) -> bool:
-    """Return whether Spark caches no table. Its public catalog only looks up single names."""
-    return bool(spark._jsparkSession.sharedState().cacheManager().isEmpty())

@@ -1,35 +1,102 @@
-"""The report's queries: sums, and the worst rows."""
+"""The report's queries: sums and the worst rows, never events."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.leases.events import DUE_LATER, SENT_AGAIN
-from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED
+from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.tables.workers import missing
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 Rows = Sequence[Mapping[str, Any]]
+#: The rows of each query, by its name below. Columns have the names of their tables.
+Found = Mapping[str, Rows]
 
 #: Duplicates, recoveries and files that are shown one by one.
 SHOWN = 50
 #: Of a receive that only the message's receive count shows.
 IN_NO_JOURNAL = "in no journal"
-#: Quantiles that are shown.
-PARTS = (0.5, 0.9, 0.99, 0.999)
 #: Queues whose calls and recommendations are shown.
 QUEUES = 30
-
+#: Tasks whose durations are drawn: those that took the most time.
+TASKS = 8
+#: Points of a line. More can't be distinguished on a page.
+POINTS = 288
+#: Queues whose messages in flight are drawn: those with the highest peaks.
+CURVES = 6
+MINUTE_US = 60_000_000
 
 _EPOCH, _DAY_US = datetime.date(1970, 1, 1), 86_400_000_000
+_GROUP = ("queue", "grp")
 _CALL_SUMS = ("calls", "entries", "failed", "cost_usd", "saved_usd")
 
 
-def overview(attempts: DataFrame) -> DataFrame:
+def collect(
+    warehouse: Warehouse, span: Span, progress: Callable[[str], None] = lambda _: None
+) -> Found:
+    """Query the warehouse's tables of those days for the report.
+
+    Args:
+        progress: Is called with the step, in a few words.
+    """
+
+    def table(which: Table) -> DataFrame:
+        return warehouse.read(which, span.first, span.last)
+
+    attempts, workers = table(schema.ATTEMPTS), table(schema.WORKERS)
+    duplicates, stops = table(schema.DUPLICATES), table(schema.GROUP_STOPS)
+    # A message behind another one has no promised time: it returns when its group continues.
+    recoveries = table(schema.RECOVERIES).where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
+    queries: dict[str, Callable[[], DataFrame]] = {
+        "overview": lambda: _overview(attempts),
+        "ends": lambda: _ends(attempts),
+        "receives": lambda: receives(attempts, span.first),
+        "days": lambda: workers.select(PARTITION).distinct().orderBy(PARTITION),
+        "workers": lambda: worker_sums(workers, span.first),
+        "causes": lambda: _causes(duplicates),
+        "duplicates": lambda: _top(
+            duplicates, F.desc("overlap_us"), F.col("second_started"), F.col("second_rc")
+        ),
+        "recoveries": lambda: _recovery_sums(recoveries),
+        "slowest": lambda: _top(
+            recoveries, F.desc_nulls_last("excess_us"), F.col("failed"), F.col("rc")
+        ),
+        "grouped": lambda: _grouped(attempts),
+        "stop_sums": lambda: _stop_sums(stops),
+        "stopped_groups": lambda: _stopped_groups(stops),
+        "group_stops": lambda: _top(stops, F.desc("seconds"), F.col("stopped_at"), F.col("grp")),
+        "durations": lambda: _durations(table(schema.DURATIONS)),
+        "in_flight": lambda: _in_flight(table(schema.IN_FLIGHT)),
+        "calls": lambda: _calls(table(schema.CALLS)),
+        "recommendations": lambda: _latest(table(schema.RECOMMENDATIONS)),
+        "rejects": lambda: _rejects(table(schema.REJECTS)),
+    }
+    progress("querying the tables")
+    # While one query is planned, another one uses the other core.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        found = threads.map(
+            lambda query: [row.asDict() for row in query().collect()], queries.values()
+        )
+        return dict(zip(queries, found, strict=True))
+
+
+def _top(frame: DataFrame, *order: Column) -> DataFrame:
+    """Return the first rows. The message decides the order of otherwise equal rows."""
+    return frame.orderBy(*order, "queue", "msg").limit(SHOWN)
+
+
+def _overview(attempts: DataFrame) -> DataFrame:
     """Return the number of attempts, messages, workers and so on, and when they were."""
     messages = attempts.select(F.xxhash64("msg")).distinct().agg(F.count("*").alias("messages"))
     sums = attempts.agg(
@@ -46,8 +113,8 @@ def overview(attempts: DataFrame) -> DataFrame:
     return sums.crossJoin(messages)
 
 
-def ends(attempts: DataFrame) -> DataFrame:
-    """Return how attempts ended.
+def _ends(attempts: DataFrame) -> DataFrame:
+    """Return how attempts ended, and their share.
 
     Running attempts whose task has not started count as `waiting`. Released ones that SQS keeps
     until their tasks are due count as `parked`.
@@ -55,7 +122,8 @@ def ends(attempts: DataFrame) -> DataFrame:
     is_waiting = (F.col("ended_as") == "running") & F.col("started").isNull()
     is_parked = (F.col("ended_as") == "released") & (F.col("cause") == DUE_LATER)
     ended_as = F.when(is_waiting, "waiting").when(is_parked, "parked").otherwise(F.col("ended_as"))
-    return attempts.groupBy(ended_as.alias("ended_as")).agg(F.count("*").alias("attempts"))
+    counts = attempts.groupBy(ended_as.alias("ended_as")).agg(F.count("*").alias("attempts"))
+    return counts.orderBy(F.desc("attempts"), "ended_as")
 
 
 def receives(attempts: DataFrame, first: datetime.date | None) -> DataFrame:
@@ -98,11 +166,6 @@ def receives(attempts: DataFrame, first: datetime.date | None) -> DataFrame:
     )
 
 
-def days(workers: DataFrame) -> list[datetime.date]:
-    """Return the days with lines of any worker, in order."""
-    return sorted(row[PARTITION] for row in workers.select(PARTITION).distinct().collect())
-
-
 def worker_sums(workers: DataFrame, first: datetime.date | None) -> DataFrame:
     """Return sums over the workers.
 
@@ -127,20 +190,17 @@ def worker_sums(workers: DataFrame, first: datetime.date | None) -> DataFrame:
     )
 
 
-def causes(duplicates: DataFrame) -> DataFrame:
+def _causes(duplicates: DataFrame) -> DataFrame:
     """Return the duplicates by root cause."""
-    return (
-        duplicates.groupBy("cause")
-        .agg(
-            F.count("*").alias("pairs"),
-            F.sum("overlap_us").alias("overlap_us"),
-            F.count_if("both_succeeded").alias("both_succeeded"),
-        )
-        .orderBy(F.desc("pairs"), "cause")
+    sums = duplicates.groupBy("cause").agg(
+        F.count("*").alias("pairs"),
+        F.sum("overlap_us").alias("overlap_us"),
+        F.count_if("both_succeeded").alias("both_succeeded"),
     )
+    return sums.orderBy(F.desc("pairs"), "cause")
 
 
-def recovery_sums(recoveries: DataFrame) -> DataFrame:
+def _recovery_sums(recoveries: DataFrame) -> DataFrame:
     """Return recovery times by queue and end."""
     is_known = ~F.col("is_censored")
     return (
@@ -158,13 +218,90 @@ def recovery_sums(recoveries: DataFrame) -> DataFrame:
     )
 
 
-def calls(calls: DataFrame) -> DataFrame:
+def _grouped(attempts: DataFrame) -> DataFrame:
+    """Return the number of receives from FIFO queues, and how many of them have a group."""
+    return attempts.where(F.col("queue").endswith(".fifo")).agg(
+        F.count("*").alias("receives"), F.count("grp").alias("with_group")
+    )
+
+
+def _stop_sums(stops: DataFrame) -> DataFrame:
+    """Return the number of stops, and of stopped groups."""
+    by_group = stops.groupBy(*_GROUP).agg(F.count("*").alias("stops"))
+    return by_group.agg(F.count("*").alias("groups"), F.sum("stops").alias("stops"))
+
+
+def _stopped_groups(stops: DataFrame) -> DataFrame:
+    """Return the groups that were stopped the longest, each with its worst message."""
+    worst = Window.partitionBy(*_GROUP).orderBy(F.desc("seconds"), "msg")
+    return (
+        stops.withColumn("place", F.row_number().over(worst))
+        .groupBy(*_GROUP)
+        .agg(
+            F.count("*").alias("stops"),
+            F.sum("seconds").alias("seconds"),
+            F.max("seconds").alias("longest"),
+            F.sum("waiting").alias("waiting"),
+            F.count_if(F.col("outcome") == "dead letter").alias("dead_letters"),
+            *(F.max(F.when(F.col("place") == 1, F.col(n))).alias(n) for n in ("msg", "task")),
+        )
+        .orderBy(F.desc("seconds"), *_GROUP)
+        .limit(SHOWN)
+    )
+
+
+def _durations(durations: DataFrame) -> DataFrame:
+    """Return the histograms of the tasks that took the most time, and that time as `total_us`."""
+    of_task = (F.col("all.queue") == F.col("top.queue")) & F.col("all.task").eqNullSafe(
+        F.col("top.task")
+    )
+    total = durations.where(F.col("measure") == "run").groupBy("queue", "task")
+    top = total.agg(F.sum("sum_us").alias("total_us")).orderBy(F.desc("total_us"), "queue", "task")
+    shown = durations.where(F.col("measure").isin("run", "wait"))
+    return (
+        shown.alias("all")
+        .join(F.broadcast(top.limit(TASKS)).alias("top"), of_task)
+        .groupBy("total_us", "all.queue", "all.task", "measure", "vt", "bin")
+        .agg(F.sum("spans").alias("spans"), F.sum("censored").alias("censored"))
+        .orderBy(F.desc("total_us"), "queue", "task", "bin")
+    )
+
+
+def _in_flight(in_flight: DataFrame) -> DataFrame:
+    """Return peak and mean by queue and step: a few hundred steps in total.
+
+    Minutes without a row count as 0 in a step's mean. `step_us` is the step's length.
+    """
+    ends = in_flight.agg(F.min("minute").alias("begin"), F.max("minute").alias("end")).withColumn(
+        "per_step", F.ceil(((F.col("end") - F.col("begin")) / MINUTE_US + 1) / POINTS)
+    )
+    step_us = F.col("per_step") * MINUTE_US
+    since = F.col("minute") - F.col("begin")
+    top = in_flight.groupBy("queue").agg(F.max("peak").alias("top"))
+    return (
+        in_flight.join(F.broadcast(top.orderBy(F.desc("top"), "queue").limit(CURVES)), "queue")
+        .crossJoin(F.broadcast(ends))
+        .withColumn("step_us", step_us)
+        .groupBy(
+            "queue", "top", "per_step", "step_us", (F.col("minute") - since % step_us).alias("at")
+        )
+        .agg(
+            F.max("peak").alias("peak"),
+            (F.sum("mean") / F.col("per_step")).alias("mean"),
+            F.max("quota_share").alias("quota_share"),
+            F.max("slots").alias("slots"),
+        )
+        .orderBy(F.desc("top"), "queue", "at")
+    )
+
+
+def _calls(calls: DataFrame) -> DataFrame:
     """Return calls by queue and kind."""
     sums = [F.sum(name).alias(name) for name in _CALL_SUMS]
     return calls.groupBy("queue", "kind").agg(*sums).orderBy(F.desc("cost_usd"), "queue", "kind")
 
 
-def latest(recommendations: DataFrame) -> DataFrame:
+def _latest(recommendations: DataFrame) -> DataFrame:
     """Return the newest recommendations."""
     newest = recommendations.agg(F.max(PARTITION).alias(PARTITION))
     return recommendations.join(F.broadcast(newest), PARTITION).orderBy(
@@ -172,11 +309,7 @@ def latest(recommendations: DataFrame) -> DataFrame:
     )
 
 
-def rejects(rejects: DataFrame) -> DataFrame:
+def _rejects(rejects: DataFrame) -> DataFrame:
     """Return the files with the most rejects."""
-    return (
-        rejects.groupBy("reason", "file")
-        .agg(F.sum("lines").alias("lines"))
-        .orderBy(F.desc("lines"), "file", "reason")
-        .limit(SHOWN)
-    )
+    sums = rejects.groupBy("reason", "file").agg(F.sum("lines").alias("lines"))
+    return sums.orderBy(F.desc("lines"), "file", "reason").limit(SHOWN)

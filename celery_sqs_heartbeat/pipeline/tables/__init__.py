@@ -1,1 +1,1 @@
-"""The tables, one per file: pure functions from frames to frames."""
+"""The tables: pure functions from frames to a frame, a file for each concept."""

@@ -1,7 +1,7 @@
 """Attempts: what happened to each receive of a message.
 
-There are two steps. First, the events of a delivery are folded into one row with numbers only,
-because strings in the shuffle would double its time. Then the receives of one message are ordered.
+There are two steps. First, the events of a delivery are folded into one row. Then the receives of
+one message are ordered.
 
 An attempt ends as the first of these that applies:
 
@@ -17,14 +17,12 @@ An attempt ends as the first of these that applies:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.leases.events import SENT_AGAIN
+from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.deliveries import deliveries_of
-from celery_sqs_heartbeat.pipeline.tables.groups import with_groups
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
@@ -35,21 +33,64 @@ _SECOND = 1_000_000
 SILENT_US = 15 * 60 * _SECOND
 
 _SAME_LEASE = ("redelivered", "finished")
+#: A later delivery of a message that still runs has its own id, and so have its events.
+_KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")
 
 
-def attempts_of(
-    events: DataFrame,
-    workers: DataFrame,
-    fold: Callable[[DataFrame], DataFrame] = deliveries_of,
-) -> DataFrame:
-    """Return a row for each receive. If its line was not read, `received` is a guess.
-
-    Args:
-        fold: Folds the events with `deliveries_of`.
-    """
-    in_order = _in_order(with_groups(fold(events), events))
+def attempts_of(events: DataFrame, workers: DataFrame) -> DataFrame:
+    """Return a row for each receive."""
+    in_order = _in_order(_deliveries_of(events))
     with_worker = in_order.join(F.broadcast(_heard_of(workers)), "wid", "left")
     return shape(_ended(with_worker), ATTEMPTS)
+
+
+def _deliveries_of(events: DataFrame) -> DataFrame:
+    """Return a row for each receive, with everything that its own events show."""
+    ts = F.col("ts")
+    received, extended = _is(Kind.MESSAGE_RECEIVED), _is(Kind.LEASE_EXTENDED)
+    deleted, released = _is(Kind.MESSAGE_DELETED), _is(Kind.MESSAGE_RELEASED)
+    lapsed = _is(Kind.MESSAGE_LAPSING, Kind.DELETE_ABANDONED)
+    end = F.when(deleted, "deleted").when(released, "released").when(lapsed, "lapsed")
+    has_cause = released | lapsed | (deleted & (F.col("cause") == SENT_AGAIN))
+    asked_vt = F.when(released, F.coalesce("vt", F.lit(0))).otherwise(F.col("vt"))
+    return (
+        events.where(F.col("msg").isNotNull() & F.col("dlv").isNotNull())
+        .groupBy(*_KEY)
+        .agg(
+            *(F.max(name).alias(name) for name in ("rc", "max_rc", "sent", "first", "grp", "sn")),
+            F.max(F.when(received, F.col("cause"))).alias("received_as"),
+            # If its line was not read, the receive is a guess.
+            F.coalesce(
+                F.min(F.when(received, ts)), F.min(ts - F.coalesce("held_us", F.lit(0)))
+            ).alias("received"),
+            F.min(F.when(_is(Kind.TASK_STARTED), ts)).alias("started"),
+            F.max(ts - F.col("ended_us")).alias("finished"),
+            F.max(F.when(end.isNotNull(), ts)).alias("ended"),
+            F.max(ts).alias("last_event"),
+            _last(end).alias("end"),
+            _last(F.when(has_cause, F.col("cause"))).alias("cause"),
+            F.max(F.when(received, F.col("vt"))).alias("vt"),
+            _last(asked_vt).alias("last_vt"),
+            F.max(F.when(extended, ts)).alias("last_extended"),
+            F.count(F.when(extended, 1)).alias("extensions"),
+            F.count(F.when(_is(Kind.EXTENSION_FAILED), 1)).alias("failures"),
+            F.min(F.when(_is(Kind.LEASE_EXPIRED), ts)).alias("expired"),
+            F.min(F.when(_is(Kind.LEASE_LOST), ts)).alias("lost"),
+            F.min(F.when(_is(Kind.LEASE_CAPPED), ts)).alias("capped"),
+            F.min(F.when(extended, F.col("slack_us"))).alias("min_slack_us"),
+            F.max("lat_us").alias("max_latency_us"),
+            _last(F.col("err")).alias("last_error"),
+        )
+    )
+
+
+def _is(*kinds: Kind) -> Column:
+    return F.col("ev").isin(*(kind.value for kind in kinds))
+
+
+def _last(value: Column) -> Column:
+    """Return the aggregate with the value of the last line that has one."""
+    return F.max_by(value, F.when(value.isNotNull(), F.col("seq")))
 
 
 def _in_order(deliveries: DataFrame) -> DataFrame:

@@ -7,11 +7,17 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import CALLED, RECEIVED
 from celery_sqs_heartbeat.leases.service import SQS
-from celery_sqs_heartbeat.pipeline.prices import price_column
 from celery_sqs_heartbeat.pipeline.schema import CALLS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape, us_of
 
 PACKAGE = "celery-sqs-heartbeat"
+#: A request to a standard queue: $0.40 per million, up to 100 billion a month, in us-east-1
+#: (list price of Amazon SQS). The free first million of each month is ignored.
+_STANDARD_USD = 0.40 / 1_000_000
+#: A request to a FIFO queue, likewise.
+_FIFO_USD = 0.50 / 1_000_000
+#: The end of a FIFO queue's name.
+_FIFO_SUFFIX = ".fifo"
 
 _RELEASES = ("message-released", "message-lapsing")
 _DELETES = ("message-deleted", "delete-failed", "delete-abandoned")
@@ -46,7 +52,7 @@ def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:
         .agg(*(F.sum(name).alias(name) for name in ("parts", "entries", "failed")))
         .withColumn("calls", F.col("parts") / F.lit(CALL_PARTS))
     )
-    price = price_column(F.col("queue"))
+    price = _price_of(F.col("queue"))
     saved = F.when(F.col("kind") == "receive", 0).otherwise(F.col("entries") - F.col("calls"))
     priced = by_version.withColumns(
         {"cost_usd": F.col("calls") * price, "saved_usd": saved * price}
@@ -95,3 +101,8 @@ def _kind() -> Column:
         .when(F.col("ev").isin(*_DELETES), "delete")
         .otherwise("extend")
     )
+
+
+def _price_of(queue: Column) -> Column:
+    """Return the price of a request to each queue of a column."""
+    return F.when(queue.endswith(_FIFO_SUFFIX), F.lit(_FIFO_USD)).otherwise(F.lit(_STANDARD_USD))

@@ -1,4 +1,4 @@
-"""Duplicates, as `root_causes` defines them, and their causes.
+"""Duplicates, as `causes` defines them, and their causes.
 
 Only messages that were received more than once matter. They are few, and the others are kept out of
 every shuffle. Each new execution is paired with the attempt that ran the task before it, both by
@@ -14,20 +14,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import DUPLICATES, PARTITION
-from celery_sqs_heartbeat.pipeline.storage.small_frames import frame_of
 from celery_sqs_heartbeat.pipeline.tables.cause_rules import (
     DELETE_REFUSED,
-    rules,
+    verdict,
     was_released_while_running,
 )
 from celery_sqs_heartbeat.pipeline.tables.evidence import with_evidence
-from celery_sqs_heartbeat.pipeline.tables.holes import holes_of
-from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, unchanged
-from celery_sqs_heartbeat.pipeline.tables.losses import with_losses
-from celery_sqs_heartbeat.pipeline.tables.opting import with_worker
-from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
-from celery_sqs_heartbeat.pipeline.tables.rules import first_that_holds
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, frame_of, having, shape
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 _OF_FIRST = (
@@ -46,25 +39,23 @@ def duplicates_of(
     events: DataFrame,
     workers: DataFrame,
     rejects: DataFrame,
-    keep: Keep = unchanged,
 ) -> DataFrame:
     """Return the pairs with their causes.
 
     Args:
         rejects: Rejects of the segments that the events are from.
-        keep: Is called with frames that are read more than once.
     """
-    again = keys_of(attempts.where(F.col("rc") > 1), "msg")
-    pairs = keep(_pairs(_in_order(again.only(attempts)), workers))
+    again = having(attempts, "msg", attempts.where(F.col("rc") > 1))
+    # Read several times below. They are few.
+    pairs = _pairs(_in_order(again), workers).persist()
     if pairs.isEmpty():
         return frame_of(pairs.sparkSession, [], DUPLICATES.ddl)
-    holes = holes_of(events, workers, rejects)
-    known = with_losses(with_worker(with_evidence(pairs, events, keep), workers), pairs, holes)
-    judged = known.withColumn("judged", first_that_holds(rules()))
-    return shape(judged.withColumns(_verdict()), DUPLICATES)
+    known = with_evidence(pairs, events, workers, rejects)
+    judged = known.withColumn("judged", verdict())
+    return shape(judged.withColumns(_columns_of_verdict()), DUPLICATES)
 
 
-def _verdict() -> dict[str, Column]:
+def _columns_of_verdict() -> dict[str, Column]:
     """Return the columns of the cause, of the first execution and of the second."""
     columns = {name: F.col("judged")[name] for name in ("cause", "evidence")}
     for name in ("wid", "rc", "started", "finished", "ended_as"):

@@ -7,8 +7,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOVERIES
-from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, having, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 #: Ends after which the message must be received again.
@@ -32,9 +31,8 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         F.coalesce("ended", "last_event")
     )
     receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
-    fruitless = keys_of(attempts.where(F.col("ended_as").isin(*FRUITLESS)), "msg")
     next_receives = (
-        fruitless.only(attempts)
+        having(attempts, "msg", attempts.where(F.col("ended_as").isin(*FRUITLESS)))
         .withColumn("next_received", F.lead("received").over(receives))
         .withColumn("next_wid", F.lead("wid").over(receives))
         .withColumn("next_rc", F.coalesce(F.lead("rc").over(receives), "rc"))

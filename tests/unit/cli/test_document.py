@@ -51,7 +51,7 @@ def test_no_option_with_a_number_takes_nonsense(value: str) -> None:
         for option in command.params
         if isinstance(option.type, (click.IntRange, click.types.IntParamType, Concurrency))
     ]
-    assert {option.name for option in numbers} >= {"every", "late", "lookback", "concurrency"}
+    assert {option.name for option in numbers} >= {"lookback", "concurrency"}
     for option in numbers:
         with pytest.raises(click.BadParameter):
             option.type.convert(value, option, None)
