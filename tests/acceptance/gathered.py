@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.acceptance.proj import app, note, wait_to_end
-from tests.soak.gathering import Gathers
+from tests.support.gathering import Gathers
 
 MODULE = __name__
 

@@ -9,8 +9,16 @@ from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseStatus
-from tests.model.placing import Place, in_flight, places, probes
-from tests.model.truth import TWELVE_HOURS, Held, Window, World
+from tests.model.truth import (
+    TWELVE_HOURS,
+    Held,
+    Place,
+    Window,
+    World,
+    in_flight,
+    places,
+    probes,
+)
 
 #: For a message with a pending delete, only while the delete waits for no probe.
 EXTENDABLE = {

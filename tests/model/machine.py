@@ -7,16 +7,48 @@ import math
 import sys
 
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
+from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus
+from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from tests.model.checks import check_book, check_call
-from tests.model.owner_actions import OwnerActions
-from tests.model.placing import in_flight, places
-from tests.model.receiving import picks
-from tests.model.truth import REFUSED, REFUSED_DELETE_PAUSE, Held
+from tests.model.truth import (
+    REFUSED,
+    REFUSED_DELETE_PAUSE,
+    Held,
+    Key,
+    Reported,
+    World,
+    in_flight,
+    places,
+)
 
+QUEUES = ("https://sqs/1/a", "https://sqs/1/b")
+TERMS = (
+    LeaseTerms(visibility_timeout=30, threshold=10),
+    LeaseTerms(visibility_timeout=30, threshold=29.9),
+    LeaseTerms(visibility_timeout=30, threshold=10, extend=False),
+    LeaseTerms(visibility_timeout=30, threshold=10, extend_late=False),
+    LeaseTerms(visibility_timeout=30, threshold=10, max_lease=50),
+    LeaseTerms(visibility_timeout=1, threshold=0.3),
+    LeaseTerms(visibility_timeout=43_200, threshold=14_400, max_lease=43_200),
+)
+
+queues = st.sampled_from(QUEUES)
+picks = st.integers(0, 40)
+#: Seconds from sending a receive to its answer. The last answer was delayed on its way.
+polls = st.sampled_from((0.0, 0.3, 20.0, 70.0))
+DELAYS = (0, 0.5, 60, 50_000, -1)
+
+many_picks = st.lists(picks, min_size=1, max_size=12, unique=True)
 #: Times below and above the shortest pauses, and as long as thresholds, timeouts and limits.
 STEPS = (0.01, 0.05, 0.2, 1.0, 5.0, 10.0, 20.0, 30.0, 61.0, 300.0, 14_400.0, 43_200.0, 100_000.0)
 #: How many plans in a row may be empty before the book counts as spinning.
@@ -27,8 +59,169 @@ ROUNDS = 10
 outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
 
 
-class BookMachine(OwnerActions):
-    """Lets time pass, plans calls, answers them, and checks the book after every step."""
+class BookMachine(RuleBasedStateMachine):
+    """A book and the world side by side: receives, owners' decisions, time, calls and answers."""
+
+    @initialize(jitter=st.sampled_from((0.0, 1.0)))
+    def begin(self, jitter: float) -> None:
+        self.book = LeaseBook(jitter=lambda: jitter)
+        self.world = World()
+        self.reported = Reported()
+        self.now = 1000.0
+        self.seen: list[Key] = []
+        self.handles: list[str] = []
+
+    @rule(
+        queue=queues,
+        count=st.sampled_from((1, 3, 12)),
+        terms=st.sampled_from(TERMS),
+        hidden_for=st.sampled_from((None, 0, 5, 43_200)),
+        poll=polls,
+    )
+    def receive_new(
+        self, queue: str, count: int, terms: LeaseTerms, hidden_for: int | None, poll: float
+    ) -> None:
+        for _ in range(count):
+            self.seen.append((queue, f"m{len(self.seen)}"))
+            self._receive(self.seen[-1], terms, hidden_for, poll)
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=picks, terms=st.sampled_from(TERMS), poll=polls)
+    def receive_again(self, pick: int, terms: LeaseTerms, poll: float) -> None:
+        self._receive(self.seen[pick % len(self.seen)], terms, None, poll)
+
+    @precondition(lambda self: self.world.held)
+    @rule(pick=picks)
+    def receive_by_the_same_handle(self, pick: int) -> None:
+        held = list(self.world.held.values())[pick % len(self.world.held)]
+        # SQS gives each receive a new handle, so this is one answer that is read twice.
+        if held.wanted == "hold" and held.handle not in self.world.released:
+            self._receive(held.key, held.terms, None, 0.0, handle=held.handle)
+
+    def _receive(
+        self,
+        key: Key,
+        terms: LeaseTerms,
+        hidden_for: int | None,
+        poll: float,
+        handle: str | None = None,
+    ) -> None:
+        if handle is None:
+            handle = f"{key[1]}#{len(self.handles)}"
+            self.handles.append(handle)
+        hidden = terms.visibility_timeout if hidden_for is None else hidden_for
+        held = self.world.held.get(key)
+        sent_at, asking = self.now - poll, self.world.asking
+        receive = Receive(
+            queue_url=key[0],
+            message_id=key[1],
+            receipt_handle=handle,
+            receive_count=len(self.handles),
+            hidden_for=hidden,
+            sent_at=self.now - poll,
+            arrived_at=self.now,
+        )
+        receipt = self.book.receive(receive, terms=terms)
+        if receipt is ReceivedAs.LAPSED:
+            assert (hidden or 21) <= poll, "it is certainly ours"
+            if held is not None:
+                # Received since then, even if only by this late answer: our release would be stale.
+                held.is_exclusive = False
+                if held.wanted == "release":
+                    self.world.forget(key)
+            return
+        assert poll < (hidden or 21), "it may be someone else's"
+        releases = asking.releases(key, handle, sent_at, self.now)
+        unspared = [each for each in releases if each.answered_at == math.inf]
+        unspared = [each for each in unspared if not each.is_spared]
+        if receipt is ReceivedAs.RELEASED:
+            assert unspared, "no release can take it away"
+            assert held is None or held.wanted == "release", "it runs here"
+            for each in unspared:
+                each.is_spared = True
+            return
+        assert not unspared or (held is not None and held.wanted != "release")
+        expected = ReceivedAs.REDELIVERED
+        if held is None or held.wanted == "release":
+            expected = ReceivedAs.NEW
+            held = self.world.held[key] = Held(key, terms, held_since=sent_at)
+            if key in self.world.finished:
+                held.want_deleted(self.now)
+        lease = self.book.get(handle)
+        assert lease is not None
+        held.take(
+            handle,
+            hidden_for=hidden,
+            sent_at=sent_at,
+            now=self.now,
+            expires_at=lease.expires_at,
+            counts_for=asking.limit(key, handle, sent_at),
+            is_exclusive=not releases,
+        )
+        assert receipt is (ReceivedAs.FINISHED if key in self.world.finished else expected)
+
+    # -- What the owner of a message decides --------------------------------------------
+
+    @precondition(lambda self: self.handles)
+    @rule(chosen=many_picks)
+    def done(self, chosen: list[int]) -> None:
+        for pick in chosen:
+            self._done(self._handle(pick))
+
+    def _done(self, handle: str) -> None:
+        held = self.world.owner(handle)
+        assert self.book.done(handle, self.now) is (held is not None)
+        if held is None:
+            return
+        self.world.finished.add(held.key)
+        releasing = self.world.is_under_way(held, Action.RELEASE)
+        if held.wanted == "hold" or (held.wanted == "release" and not releasing):
+            held.want_deleted(self.now)
+
+    @precondition(lambda self: self.handles)
+    @rule(chosen=many_picks, delay=st.sampled_from(DELAYS))
+    def release(self, chosen: list[int], delay: float) -> None:
+        for pick in chosen:
+            self._release(self._handle(pick), delay)
+
+    def _release(self, handle: str, delay: float) -> None:
+        held = self.world.owner(handle)
+        late = held is not None and not self._is_worth_a_release(held)
+        assert self.book.release(handle, delay, self.now) is (held is not None)
+        if held is not None and held.wanted == "hold":
+            held.want_released(delay, self.now)
+            if late:
+                self.world.forget(held.key)
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=picks)
+    def drop(self, pick: int) -> None:
+        held = self.world.owner(self._handle(pick))
+        self.reported.take(self.book.take_events())
+        assert self.book.let_expire(self._handle(pick), self.now) is (held is not None)
+        if held is not None:
+            self.world.forget(held.key)
+            self.reported.drop(held.key)
+
+    @rule()
+    def name_a_handle_that_nobody_has(self) -> None:
+        assert not self.book.done("unknown", self.now)
+        assert not self.book.release("unknown", 0, self.now)
+        assert not self.book.let_expire("unknown", self.now)
+
+    def _handle(self, pick: int) -> str:
+        """Return one of all handles that ever existed, the newest first."""
+        return self.handles[-1 - pick % len(self.handles)]
+
+    def _is_worth_a_release(self, held: Held) -> bool:
+        lease = self.book.get(held.handle)
+        assert lease is not None
+        return (
+            self.now < held.expires_at
+            and held.is_exclusive
+            and not held.lost
+            and lease.status not in (LeaseStatus.LOST, LeaseStatus.REFUSED)
+        )
 
     # -- Time -----------------------------------------------------------------
 
@@ -49,8 +242,6 @@ class BookMachine(OwnerActions):
             if self._give_up() or self._plan(MAX_CALLS - len(self.world.outstanding)):
                 return
         raise AssertionError(f"the book is due at {due}, again and again, and plans nothing")
-
-    # -- Calls ------------------------------------------------------------------
 
     @rule(room=st.integers(0, MAX_CALLS))
     def plan(self, room: int) -> None:

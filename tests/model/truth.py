@@ -5,12 +5,17 @@ It is written from the documents, not from the book. It leaves open what the boo
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
-from tests.model.asking import Asking, Key
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 
+Key = tuple[str, str]
 #: The earliest and the latest time at which something is due, in monotonic seconds.
 Window = tuple[float, float]
 
@@ -23,6 +28,97 @@ TWELVE_HOURS = 43_200.0
 PATIENCE = {0.3: 0.6, 10: 10 / 3, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
 RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNSURE, Outcome.UNKNOWN)
+#: Answers after which a call may have taken effect at any earlier time.
+MAY_HAVE_BEEN_DONE = (Outcome.DONE, Outcome.UNSURE)
+#: The events that end a lease for a reader.
+ENDS = frozenset(
+    {
+        EventKind.MESSAGE_DELETED,
+        EventKind.MESSAGE_RELEASED,
+        EventKind.MESSAGE_LAPSING,
+        EventKind.DELETE_ABANDONED,
+    }
+)
+
+
+@dataclass(eq=False)
+class Asked:
+    """One change of visibility in one call.
+
+    Attributes:
+        held_until: When the lease would have expired without this change.
+        limit: The longest time for which it counts when its answer arrives.
+        answered_at: Infinity while it may still take effect; -infinity once it was refused.
+        is_spared: A redelivery was not run because of it.
+    """
+
+    key: Key
+    handle: str
+    timeout: int
+    is_release: bool
+    call: Call
+    held_until: float
+    limit: float
+    answered_at: float = math.inf
+    is_spared: bool = False
+
+
+@dataclass
+class Asking:
+    """Every change of visibility of messages that may be received again."""
+
+    asked: list[Asked] = field(default_factory=list)
+
+    def send(self, call: Call) -> None:
+        if call.kind is CallKind.CHANGE_VISIBILITY:
+            self.asked += [
+                Asked(
+                    key=entry.lease.key,
+                    handle=entry.receipt_handle,
+                    timeout=entry.timeout,
+                    is_release=entry.action is Action.RELEASE,
+                    call=call,
+                    held_until=entry.lease.expires_at,
+                    limit=self.limit(entry.lease.key, entry.receipt_handle),
+                )
+                for entry in call.entries
+            ]
+
+    def counts_for(self, call: Call, handle: str, timeout: int) -> float:
+        """Return for how long a confirmed extension counts."""
+        (limit,) = [each.limit for each in self.asked if (each.call, each.handle) == (call, handle)]
+        return min(timeout, limit)
+
+    def answer(self, call: Call, given: list[Outcome], now: float) -> None:
+        """Note what is certain about a call. An answered call does not take effect again."""
+        for entry, outcome in zip(call.entries, given, strict=True):
+            for each in self.asked:
+                if (each.call, each.handle) == (call, entry.receipt_handle) and (
+                    outcome is not Outcome.UNKNOWN
+                ):
+                    # A refused call did not take effect before that, either.
+                    each.answered_at = now if outcome in MAY_HAVE_BEEN_DONE else -math.inf
+
+    def forget(self, key: Key) -> None:
+        self.asked = [each for each in self.asked if each.key != key]
+
+    def limit(self, key: Key, handle: str, since: float = math.inf) -> float:
+        others = self._others(key, handle, since)
+        return min((each.timeout for each in others if not each.is_release), default=math.inf)
+
+    def releases(self, key: Key, handle: str, since: float, now: float) -> list[Asked]:
+        """Return the releases that may have taken effect after the message was received again."""
+        self.asked = [
+            each
+            for each in self.asked
+            if not (each.key == key and each.is_release and now < each.held_until)
+        ]
+        return [each for each in self._others(key, handle, since) if each.is_release]
+
+    def _others(self, key: Key, handle: str, since: float) -> Iterator[Asked]:
+        for each in self.asked:
+            if each.key == key and each.handle != handle and each.answered_at >= since:
+                yield each
 
 
 @dataclass(eq=False)
@@ -200,3 +296,63 @@ class World:
 
     def in_a_call(self, held: Held) -> bool:
         return any(held in leases for _, leases in self.outstanding)
+
+
+class Reported:
+    """The leases according to the events alone."""
+
+    def __init__(self) -> None:
+        self._held: dict[Key, str] = {}
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Follow the events. Each lease begins once, and ends once, under its own handle."""
+        for event in events:
+            key = (event.queue_url, event.message_id)
+            if event.kind is EventKind.MESSAGE_RECEIVED:
+                is_new = event.cause == "new"
+                assert not (is_new and key in self._held), "the earlier end was not reported"
+                self._held[key] = event.receipt_handle
+            elif event.kind in ENDS:
+                assert self._held.pop(key, None) == event.receipt_handle, "an end without a lease"
+
+    def drop(self, key: Key) -> None:
+        """Note that the owner of a message lets it expire, which is not reported."""
+        self._held.pop(key, None)
+
+    def check(self, held: Iterable[Key]) -> None:
+        """Check that exactly these leases are held."""
+        assert self._held.keys() == set(held)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of a lease. `due` is None if the lease was found to be due."""
+
+    queue_url: str
+    kind: CallKind
+    due: float | None
+
+
+def places(book: LeaseBook) -> dict[Lease, list[Place]]:
+    """Return every place of every lease that has one."""
+    found: dict[Lease, list[Place]] = defaultdict(list)
+    for lane in book.agenda.lanes.values():
+        for due, number, lease in lane.waiting:
+            if number == lease.turn:
+                found[lease].append(Place(lane.queue_url, lane.kind, due))
+        for _, number, lease in lane.ready:
+            if number == lease.turn:
+                found[lease].append(Place(lane.queue_url, lane.kind, None))
+    return found
+
+
+def probes(book: LeaseBook) -> dict[tuple[str, CallKind], float]:
+    """Return when each lane that was refused a call may be probed."""
+    return {
+        key: lane.probe_at for key, lane in book.agenda.lanes.items() if lane.probe_at > -math.inf
+    }
+
+
+def in_flight(book: LeaseBook) -> dict[tuple[str, CallKind], int]:
+    """Return the number of calls that each lane counts as in flight."""
+    return {key: lane.in_flight for key, lane in book.agenda.lanes.items()}

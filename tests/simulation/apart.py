@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,16 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.worker.shutdown import end_polls
-from tests.simulation.channel import Delivered, SimulatedChannel, SimulatedHeartbeat
-from tests.simulation.deliveries import Deliveries, SimulatedInlet
-from tests.simulation.link import Line, LineWire
-from tests.simulation.orphans import expect_releases
+from tests.simulation.expectations import expect_releases
+from tests.simulation.link import (
+    Delivered,
+    Deliveries,
+    Line,
+    LineWire,
+    SimulatedChannel,
+    SimulatedHeartbeat,
+    SimulatedInlet,
+)
 from tests.simulation.process import KeeperProcess
 from tests.simulation.rules import CallRules
 from tests.support.board import Board
@@ -52,29 +57,22 @@ class Apart:
     """
 
     def __init__(self, worker: SimulatedWorker) -> None:
-        self._worker = worker
+        self.worker = worker
         self._world = worker.world
         self._random = worker.world.process_random
-        self._memory = mmap(-1, Table.size_for(PLACES))
-        self._table = Table(self._memory)
+        self.memory = mmap(-1, Table.size_for(PLACES))
+        self._table = Table(self.memory)
         self._holdings = HeldMessages(self._table)
         self._stillborn = 0
         self._slow_until, self._delay = 0.0, QUICK
-        world = self._world
-        self._deliveries = Deliveries(
-            world.clock,
-            random.Random(f"{worker.name} {worker.life} {self._random.random()}"),
-            self._travel,
-            lambda: world.clock() < self._slow_until,
-            lambda: worker.when_awake(self.keeper, self._pull),
-            lambda *room: self.process.take_room(*room),
-        )
+        seed = f"{worker.name} {worker.life} {self._random.random()}"
+        self.deliveries = Deliveries(self, random.Random(seed))
         self.keeper = LinkedKeeper(
-            self._holdings, SimulatedInlet(self._deliveries), clock=worker.now
+            self._holdings, SimulatedInlet(self.deliveries), clock=worker.now
         )
         self._heartbeat = SimulatedHeartbeat(worker, self.keeper)
         self.leased = self._heartbeat.leased
-        self._rules = CallRules()
+        self.rules = CallRules()
         self._back_at = 0.0
         self._keepers = 0
         self._is_woken = False
@@ -128,7 +126,7 @@ class Apart:
 
     def open_channel(self) -> None:
         """Have the keeper receive for a new channel."""
-        self.channel = SimulatedChannel(self._worker, self._heartbeat, self._wake)
+        self.channel = SimulatedChannel(self.worker, self._heartbeat, self._wake)
         self.channel.feed.consume()
         if not self._is_following:
             self._follow_later()
@@ -162,11 +160,11 @@ class Apart:
         self._is_following = world.attributes.changes or world.starting.is_met
         if self._is_following:
             wait = max(1.0, FOLLOW_PART * world.profile.terms.visibility_timeout)
-            follow = partial(self._worker.when_awake, self.keeper, self._follow)
+            follow = partial(self.worker.when_awake, self.keeper, self._follow)
             world.clock.at(world.clock() + wait, follow)
 
     def _follow(self) -> None:
-        if not self._worker.is_stopping:
+        if not self.worker.is_stopping:
             self._heartbeat.look()
             self._follow_later()
 
@@ -174,7 +172,7 @@ class Apart:
         """Send what is not urgent, as an `Attendant` does at each look."""
         if not self._is_pushing:
             self._is_pushing = True
-            push = partial(self._worker.when_awake, self.keeper, self._push)
+            push = partial(self.worker.when_awake, self.keeper, self._push)
             self._world.clock.at(self._world.clock() + LOOK_SECONDS, push)
 
     def _push(self) -> None:
@@ -184,11 +182,11 @@ class Apart:
             self.receive()
 
     def _wake(self) -> None:
-        self._worker.check_held(self.channel.held)
+        self.worker.check_held(self.channel.held)
         if not self._is_woken:
             self._is_woken = True
             clock = self._world.clock
-            clock.at(clock(), partial(self._worker.when_awake, self.keeper, self._pull))
+            clock.at(clock(), partial(self.worker.when_awake, self.keeper, self._pull))
 
     def _pull(self) -> None:
         # It looks for messages after this.
@@ -196,7 +194,7 @@ class Apart:
         self.keeper.pull()
         self._is_woken = False
         self.channel.feed.deliver()
-        self._worker.go_on()
+        self.worker.go_on()
 
     def note_pause(self) -> None:
         """Note that the worker stalls. Its keeper continues, if it has one."""
@@ -209,10 +207,6 @@ class Apart:
     def slow_down(self, delay: float, seconds: float) -> None:
         """Delay every message in both directions for a while."""
         self._delay, self._slow_until = delay, self._world.clock() + seconds
-
-    def kill(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
-        """Have the keeper die after so many steps of its work, or of a release, once it may die."""
-        self.process.kill_at(steps, may_die, aims_at_release=aims_at_release)
 
     def kill_at_start(self, keepers: int) -> None:
         """Have the keeper die, and then so many others before their first ticks."""
@@ -236,13 +230,13 @@ class Apart:
         if self._random.random() < 0.3:
             self._to_keeper.lose_part(self._random.random())
         if self.is_away:
-            world.disturb(self._worker.name, "dies while its keeper starts")
+            world.disturb(self.worker.name, "dies while its keeper starts")
         else:
             ending = {
                 each.message_id for each in self._holdings.leases() if each.goal is not Goal.HOLD
             }
             held = [each for each in self.board.leases() if each.message_id not in ending]
-            expect_releases(world, self._worker, process, held)
+            expect_releases(world, self.worker, process, held)
         to_keeper = self._to_keeper
         last_words: list[list[Any]] = []
 
@@ -256,7 +250,7 @@ class Apart:
     def end(self) -> None:
         """Note that the worker ends, after its keeper."""
         if kept := self.board.leases():
-            self._world.fail(f"8: the keeper of {self._worker.name} ends with {len(kept)} leases")
+            self._world.fail(f"8: the keeper of {self.worker.name} ends with {len(kept)} leases")
         self.process.worker_is_up = False
         self.keeper.detach()
 
@@ -265,23 +259,13 @@ class Apart:
     def _replace(self, opens_at: float) -> None:
         """Start a process and send it all leases."""
         clock = self._world.clock
-        to_worker = Line(clock, self._hear, self._travel)
+        to_worker = Line(clock, self._hear, self.travel)
         self._to_worker = to_worker
         self._table.tick = 0.0
         self._keepers += 1
-        self.process = KeeperProcess(
-            self._worker,
-            self._memory,
-            self._rules,
-            self._keepers,
-            to_worker,
-            self._deliveries,
-            self._note_death,
-            lambda process: self._worker.when_awake(self.keeper, partial(self._end_unfit, process)),
-            self._note_end,
-        )
-        self._to_keeper = Line(clock, self.process.hear, self._travel, opens_at)
-        self._deliveries.opens_at = opens_at
+        self.process = KeeperProcess(self, self._keepers, to_worker)
+        self._to_keeper = Line(clock, self.process.hear, self.travel, opens_at)
+        self.deliveries.opens_at = opens_at
         self.keeper.attach(LineWire(self._to_keeper), ())
         self._back_at = self._to_keeper.arrives_at
 
@@ -295,15 +279,25 @@ class Apart:
             return
         self._table.tick = 1.0
 
-    def _travel(self) -> float:
-        return self._delay if self._world.clock() < self._slow_until else QUICK
+    @property
+    def is_slow(self) -> bool:
+        """Whether the link is slow."""
+        return self._world.clock() < self._slow_until
+
+    def travel(self) -> float:
+        """Return how long what is sent now takes to the other end, in seconds."""
+        return self._delay if self.is_slow else QUICK
+
+    def note_arrival(self) -> None:
+        """Note that messages have arrived, which the worker sees once it is awake."""
+        self.worker.when_awake(self.keeper, self._pull)
 
     def _hear(self, messages: list[list[Any]]) -> None:
-        self._worker.when_awake(self.keeper, partial(self._listen, messages))
+        self.worker.when_awake(self.keeper, partial(self._listen, messages))
 
     def _listen(self, messages: list[list[Any]]) -> None:
         self._take(messages)
-        self._worker.go_on()
+        self.worker.go_on()
 
     def _take(self, messages: list[list[Any]]) -> None:
         # A lease is handed over before anything else happens to it.
@@ -317,38 +311,43 @@ class Apart:
 
     def _note_away(self, seconds: float = 0.0) -> None:
         """Excuse the leases that run out before another keeper can have extended them."""
-        now, worker = self._world.clock(), self._worker
+        now, worker = self._world.clock(), self.worker
         noticed_at = max(now + seconds + NOTICE, worker.paused_until)
-        back_at = noticed_at + self._shorten(PAUSE) + self._shorten(START) + self._travel()
+        back_at = noticed_at + self._shorten(PAUSE) + self._shorten(START) + self.travel()
         for lease in self.leases():
             self._excuse(lease, AWAY, back_at)
 
-    def _note_end(self) -> None:
+    def note_end(self) -> None:
         """Note that the keeper has ended because it was stopped."""
 
         def end() -> None:
             self._take(self._to_worker.drain())
             self._is_over = True
-            self._worker.go_on()
+            self.worker.go_on()
 
         at = self._world.clock() + self._shorten(NOTICE) * self._random.random()
-        self._world.clock.at(at, partial(self._worker.when_awake, self.keeper, end))
+        self._world.clock.at(at, partial(self.worker.when_awake, self.keeper, end))
 
-    def _note_death(self) -> None:
+    def note_death(self) -> None:
+        """Note that the keeper has died before its worker."""
         world = self._world
-        world.disturb(self._worker.name, "keeper dies")
+        world.disturb(self.worker.name, "keeper dies")
         # Its successor makes its first calls when they are due.
         world.tally.visibility_bound += len(self.board.leases())
         self._note_away()
         self._to_keeper.lose()
         later = world.clock() + self._shorten(NOTICE) * self._random.random()
-        world.clock.at(later, partial(self._worker.when_awake, self.keeper, self._notice))
+        world.clock.at(later, partial(self.worker.when_awake, self.keeper, self._notice))
 
-    def _end_unfit(self, process: KeeperProcess) -> None:
+    def end_unfit(self, process: KeeperProcess) -> None:
         """Kill a keeper whose calls hang, as an `Attendant` does."""
-        if process.is_unfit:
-            self._world.disturb(self._worker.name, "its keeper is killed because calls hang")
-            process.kill()
+
+        def end() -> None:
+            if process.is_unfit:
+                self._world.disturb(self.worker.name, "its keeper is killed because calls hang")
+                process.kill()
+
+        self.worker.when_awake(self.keeper, end)
 
     def _notice(self) -> None:
         """Read the keeper's last events, and start another keeper after a pause."""
@@ -361,14 +360,14 @@ class Apart:
             opens_at = clock() + self._shorten(START) * self._random.random()
             self._replace(opens_at)
             clock.at(opens_at, partial(begin, self.process))
-            self._worker.go_on()
+            self.worker.go_on()
 
         def begin(process: KeeperProcess) -> None:
             self._begin(process)
-            self._worker.when_awake(self.keeper, self._worker.go_on)
+            self.worker.when_awake(self.keeper, self.worker.go_on)
 
-        clock.at(later, partial(self._worker.when_awake, self.keeper, start))
-        self._worker.go_on()
+        clock.at(later, partial(self.worker.when_awake, self.keeper, start))
+        self.worker.go_on()
 
     def _shorten(self, seconds: float) -> float:
         """Return how long it takes. In a calm world that is too short to cost a lease."""
@@ -379,6 +378,6 @@ class Apart:
         """Note that a lease may run out: its keeper can neither extend nor delete it by then."""
         if lease.goal is Goal.RELEASE:
             return
-        expires_at = lease.expires_at + self._worker.suspended
+        expires_at = lease.expires_at + self.worker.suspended
         if expires_at < known_at + self._world.profile.call_timeout:
             self._world.truth[lease.message_id].excuses.add(excuse)

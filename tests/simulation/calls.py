@@ -1,54 +1,95 @@
-"""Carries the calls of one keeper through the network, and checks them."""
+"""Makes a simulated keeper's steps at their times, and carries its calls through the network."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
+from celery_sqs_heartbeat.keeper.dispatch import MAX_THREADS, ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, Outcome
 from celery_sqs_heartbeat.leases.events import MOST_HANGING
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from tests.simulation.network import NONE
-from tests.simulation.rules import CallRules
-from tests.simulation.threads import Threads
-from tests.support.board import Board
+from tests.simulation.rules import EPSILON, CallRules
 
 if TYPE_CHECKING:
-    from tests.simulation.worker import SimulatedWorker
+    from tests.simulation.process import KeeperProcess
+    from tests.simulation.within import Within
+
+#: The process that a keeper runs in.
+Host: TypeAlias = Union["KeeperProcess", "Within"]
 
 #: How often a call is lost whose sender dies.
 LOST = 0.3
+#: The longest sleep of a keeper. It is woken for anything that is due.
+LONG = 1e9
 
 
-class Host(Protocol):
-    """The process that a keeper runs in.
+class Rounds:
+    """Makes a keeper take its steps while its process lives."""
 
-    Attributes:
-        board: What its keeper believes.
+    def __init__(self, host: Host, keeper: ThreadKeeper) -> None:
+        self._worker = host.worker
+        self._keeper = keeper
+        self._host = host
+        self._due: float | None = None
+
+    def make(self) -> None:
+        """Take a step now, and schedule the next one for when it is due."""
+        due = self._keeper.step()
+        self._worker.world.outage.note_stuck(self._keeper, self._host.board)
+        if due < LONG / 2 and (self._due is None or due < self._due):
+            self._due = due
+            # A tiny bit later, because the two clocks add up their times in a different order.
+            self._worker.world.clock.at(
+                due + self._worker.suspended + EPSILON,
+                partial(self._host.run, partial(self._begin, due)),
+            )
+
+    def _begin(self, due: float) -> None:
+        # Otherwise an earlier one has taken its place.
+        if due == self._due:
+            self._due = None
+            self._host.go_on()
+
+
+class Threads:
+    """Lets calls begin while a thread is free. The others wait their turn.
+
+    Args:
+        on_wait: Called when a call has to wait for a thread.
     """
 
-    board: Board
+    def __init__(self, on_wait: Callable[[Call], None]) -> None:
+        self._on_wait = on_wait
+        self._busy: set[int] = set()
+        self._waiting: deque[tuple[Call, Callable[[], None]]] = deque()
 
-    @property
-    def is_up(self) -> bool:
-        """Whether it still runs."""
+    def submit(self, call: Call, begin: Callable[[], None]) -> None:
+        """Begin a call now, or once a thread is free."""
+        self._waiting.append((call, begin))
+        self._begin()
+        if self._waiting:
+            self._on_wait(call)
 
-    @property
-    def worker_is_up(self) -> bool:
-        """Whether the worker of its keeper still runs."""
+    def has_begun(self, call: Call) -> bool:
+        """Return whether a call has a thread."""
+        return call.number in self._busy
 
-    def step(self) -> None:
-        """Note that it takes one more step. It may die at this step."""
+    def end(self, call: Call) -> None:
+        """Note that a call has returned."""
+        self._busy.discard(call.number)
+        self._begin()
 
-    def run(self, job: Callable[[], None]) -> None:
-        """Run a job now, or once the process continues. Never run it after the process's end."""
-
-    def go_on(self) -> None:
-        """Do what is due."""
+    def _begin(self) -> None:
+        while self._waiting and len(self._busy) < MAX_THREADS:
+            call, begin = self._waiting.popleft()
+            self._busy.add(call.number)
+            begin()
 
 
 class Calls:
@@ -58,9 +99,9 @@ class Calls:
         rules: The rules for all keepers that its worker has had.
     """
 
-    def __init__(self, worker: SimulatedWorker, rules: CallRules, host: Host) -> None:
-        self._worker = worker
-        self._world = worker.world
+    def __init__(self, host: Host, rules: CallRules) -> None:
+        self._worker = host.worker
+        self._world = host.worker.world
         self._rules = rules
         self._host = host
         self._given_up: set[Call] = set()
@@ -78,7 +119,7 @@ class Calls:
         world, worker, host = self._world, self._worker, self._host
         host.step()
         self._rules.sent(call, worker.now())
-        world.sent(worker, call)
+        world.judge.sent(worker, call)
         self._under_way[call] = world.clock()
         self._releases.update(
             entry.receipt_handle for entry in call.entries if entry.action is Action.RELEASE
@@ -89,7 +130,7 @@ class Calls:
                 return
             is_over = is_over or call in self._given_up or not host.is_up
             maker = worker if host.worker_is_up else None
-            world.arrives(maker, call, is_over, is_known=host.is_up)
+            world.judge.arrives(maker, call, is_over, is_known=host.is_up)
             answer(self.sqs.send(call))
             world.wake_polls()
 
@@ -105,11 +146,11 @@ class Calls:
                 settle(outcomes)
             except BaseException:
                 # Killed before it had noted the answer, of which its successor does not know.
-                world.unanswered(call)
+                world.judge.unanswered(call)
                 raise
-            world.settled(worker, host.board, call, outcomes)
+            world.judge.settled(worker, host.board, call, outcomes)
             if host.worker_is_up:
-                world.check_known(worker, call)
+                world.judge.check_known(worker, call)
             host.go_on()
 
         def failed() -> None:
@@ -131,7 +172,7 @@ class Calls:
                 host.run(lambda: answered([Outcome.FAILED] * len(call.entries)))
                 return
             self._rules.leaves(call, worker.now())
-            world.leaves(call)
+            world.judge.leaves(call)
             world.network.carry(
                 f"{call.kind.value}Batch",
                 arrive,
@@ -157,7 +198,7 @@ class Calls:
         may_be_sent = self._threads.has_begun(call) and call not in self._unsent
         outcome = Outcome.UNKNOWN if may_be_sent else Outcome.FAILED
         self._end(call, [outcome] * len(call.entries))
-        self._world.unanswered(call)
+        self._world.judge.unanswered(call)
         return may_be_sent
 
     def send_again(self, queue_url: str, content: Mapping[str, Any], **options: Any) -> str:
@@ -185,7 +226,7 @@ class Calls:
             if self._world.process_random.random() < LOST:
                 self._lost.add(call)
             self._end(call, [Outcome.UNKNOWN] * len(call.entries))
-            self._world.unanswered(call)
+            self._world.judge.unanswered(call)
 
     def _may_hang(self) -> bool:
         """Return whether another call may hang.

@@ -17,18 +17,14 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.child import is_unfit
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
-from tests.simulation.calls import Calls
-from tests.simulation.deliveries import Deliveries, SimulatedOutlet
-from tests.simulation.link import Line
-from tests.simulation.observing import EventRules
-from tests.simulation.reception import SimulatedReception
-from tests.simulation.rounds import LONG, Rounds
-from tests.simulation.rules import CallRules
-from tests.simulation.watching import WatchedKeeper
+from tests.simulation.calls import LONG, Calls, Rounds
+from tests.simulation.link import Line, SimulatedOutlet
+from tests.simulation.reception import SimulatedReception, WatchedKeeper
+from tests.simulation.rules import EventRules
 from tests.support.board import Board
 
 if TYPE_CHECKING:
-    from tests.simulation.worker import SimulatedWorker
+    from tests.simulation.apart import Apart
 
 #: How long a keeper flushes when its worker is gone, in seconds.
 FLUSH_SECONDS = 15.0
@@ -42,13 +38,9 @@ class KeeperProcess:
     """The process of one keeper, which may die between any two of its steps.
 
     Args:
-        memory: The memory that it shares with its worker.
+        owner: Looks after it, and learns of its end.
         number: Its number among the keepers of its worker, from 1.
         to_worker: The link's direction toward the worker.
-        deliveries: Take the messages that it hands over.
-        on_death: Called when it dies before its worker.
-        on_unfit: Called while too many of its calls hang.
-        on_end: Called when it has ended because its worker has stopped it.
 
     Attributes:
         reads_last_poll: Whether a keeper that ends waits for its open polls.
@@ -59,25 +51,12 @@ class KeeperProcess:
 
     reads_last_poll = True
 
-    def __init__(
-        self,
-        worker: SimulatedWorker,
-        memory: mmap,
-        rules: CallRules,
-        number: int,
-        to_worker: Line,
-        deliveries: Deliveries,
-        on_death: Callable[[], None],
-        on_unfit: Callable[[KeeperProcess], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        self.worker = worker
+    def __init__(self, owner: Apart, number: int, to_worker: Line) -> None:
+        worker = self.worker = owner.worker
         self.number = number
+        self._owner = owner
         self._world = worker.world
         self._to_worker = to_worker
-        self._on_death = on_death
-        self._on_unfit = on_unfit
-        self._on_end = on_end
         self._steps_left: int | None = None
         self._has_aim = False
         self._may_die: Callable[[], bool] = lambda: True
@@ -88,12 +67,12 @@ class KeeperProcess:
         #: Leases whose end may not be reported yet.
         self._forgotten: list[Lease] = []
         self.given_up: set[str] = set()
-        self._rules = EventRules(worker, self.board)
-        table = FragileTable(memory, self)
-        outlet: Any = SimulatedOutlet(self, deliveries)
+        self._rules = EventRules(self)
+        table = FragileTable(owner.memory, self)
+        outlet: Any = SimulatedOutlet(self, owner.deliveries)
         leases = LinkedLeases(LeaseBoard(table), outlet, self._send)
         self._known: set[str] = set()
-        self.calls = Calls(worker, rules, self)
+        self.calls = Calls(self, owner.rules)
         self._keeper = ThreadKeeper(
             self.calls.sqs,
             interval=LONG,
@@ -103,10 +82,10 @@ class KeeperProcess:
             dispatcher=self.calls,
             board=_Boards(self.note_plan, self._forgotten.append, self.board, leases),
         )
-        self._rounds = Rounds(worker, self._keeper, self)
+        self._rounds = Rounds(self, self._keeper)
         sender = MessageSender(self._keeper, self.calls.send_again, lambda job: job())
-        self._is_ending = self._has_read = False
-        watched = WatchedKeeper(worker, self._keeper, self.board, lambda: self._is_ending)
+        self.is_ending = self._has_read = False
+        watched = WatchedKeeper(self, self._keeper)
         self.reception = SimulatedReception(self, watched, sender, leases)
         self._end = KeeperEnd(
             self._keeper,
@@ -156,10 +135,10 @@ class KeeperProcess:
         self._rounds.make()
         self._forgotten.clear()
         self.reception.look()
-        if self._is_ending:
+        if self.is_ending:
             self._finish()
         if self.is_unfit:
-            self._on_unfit(self)
+            self._owner.end_unfit(self)
 
     def kill_at(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
         """Have it die after so many steps, once it may die.
@@ -191,7 +170,7 @@ class KeeperProcess:
                     lease.message_id, self.worker.name, "keeper died", is_guess=True
                 )
             if self.worker_is_up:
-                self._on_death()
+                self._owner.note_death()
 
     # -- Messages from its worker ------------------------------------------------------
 
@@ -254,7 +233,7 @@ class KeeperProcess:
         self.go_on()
 
     def _begin_end(self) -> None:
-        self._is_ending = True
+        self.is_ending = True
         self.reception.end()
 
     def _finish(self) -> None:
@@ -272,7 +251,7 @@ class KeeperProcess:
         if self.worker_is_up and self.is_up and not self._keeper.ending:
             self.is_up = False
             self.reception.has_finished = True
-            self._on_end()
+            self._owner.note_end()
 
     # -- Messages to its worker --------------------------------------------------------
 

@@ -18,6 +18,20 @@ WITHIN, APART = ("calm", "storm"), ("calm-apart", "storm-apart")
 #: The same kinds, with message groups whose order is kept.
 ORDERED = ("calm-fifo", "storm-fifo", "calm-fifo-apart", "storm-fifo-apart")
 KINDS = WITHIN + APART + ORDERED
+#: Which worlds of either kind meet these troubles: one in so many, the seeds with that rest. The
+#: other worlds stay unchanged, and so do the seeds that once broke an invariant.
+MET = {
+    "a queue that changes": (4, 1),
+    "two queues": (4, 3),
+    "refused deletes": (5, 3),
+    "calls that fail afterwards": (7, 6),
+    "a server that holds calls": (8, 1),
+    "a server that stalls at a start": (8, 2),
+    "a busy machine": (8, 5),
+}
+#: How often SQS executes a call but answers it with a 500, in a calm world and in a storm. The
+#: caller can't know that it took effect.
+AFTERWARDS_CALM, AFTERWARDS_STORM = 0.02, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +64,12 @@ class Profile:
     changing: Fault
     deleting: Fault
     receiving: Fault
+
+
+def meets(seed: int, trouble: str) -> bool:
+    """Return whether the worlds of a seed meet a trouble, one of `MET`."""
+    every, rest = MET[trouble]
+    return seed % every == rest
 
 
 def is_ordered(kind: str) -> bool:
@@ -113,6 +133,11 @@ def draw(kind: str, generator: random.Random) -> Profile:
         ),
         receiving=Fault(latency=latency, jitter=jitter, lost_answer=bad / 10),
     )
+
+
+def failing_afterwards(fault: Fault, is_calm: bool) -> Fault:
+    """Return the fault, with calls added that fail after SQS has executed them."""
+    return replace(fault, failed_after=AFTERWARDS_CALM if is_calm else AFTERWARDS_STORM)
 
 
 def quickened(profile: Profile, threshold: float) -> Profile:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery_sqs_heartbeat.keeper.message_sender import MessageSender
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.message import Message
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.serving import LinkedLeases
 from celery_sqs_heartbeat.receiving.receiver import Receiver
 from celery_sqs_heartbeat.receiving.reception import Reception
@@ -15,17 +18,54 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import FIRST_PAUSE, SHORT_WAIT, Poll, Receiving, Source
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
-from tests.simulation.polls import WAIT_SECONDS, LostPoll
-
-if TYPE_CHECKING:
-    from tests.simulation.process import KeeperProcess
-    from tests.simulation.within import Within
+from tests.simulation.calls import Host
+from tests.simulation.network import WAIT_SECONDS, poll_patience
+from tests.simulation.rules import check_belief
 
 #: How often a process looks whether an extension is confirmed, in seconds.
 CONFIRM_LOOK_SECONDS = 0.25
 #: How often it looks for messages whose turn has come, in visibility timeouts. A real process looks
 #: every second, or more often. That would find nothing more here, and would take many events.
 LOOK_PART = 0.1
+
+
+class WatchedKeeper:
+    """A keeper as an `Intake` calls it. Passes all calls on, and checks and notes some of them."""
+
+    def __init__(self, host: Host, keeper: ThreadKeeper) -> None:
+        self._host = host
+        self._worker = host.worker
+        self._world = host.worker.world
+        self._keeper = keeper
+        # Called most often.
+        self.find, self.now = keeper.find, keeper.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._keeper, name)
+
+    def receive(self, queue_url: str, message: Mapping[str, Any], **others: Any) -> ReceivedAs:
+        """Receive a message, and check what the keeper believes of it."""
+        world, worker = self._world, self._worker
+        world.received(message)
+        receipt = self._keeper.receive(queue_url, message, **others)
+        world.receives.note_arrival(message, worker.name, receipt)
+        world.log(worker.name, f"receives {receipt.value}", message["MessageId"])
+        if lease := self._keeper.find(message["ReceiptHandle"]):
+            check_belief(lease, world.truth[lease.message_id], worker.suspended)
+        world.judge.note_refused(self._host.board)
+        return receipt
+
+    def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
+        """Release a message, and note whether it is one of a last poll."""
+        if self._host.is_ending and cause == NOT_DELIVERED:
+            self._world.disturb(self._worker.name, "last poll brings a message")
+        return self._keeper.release(receipt_handle, delay, cause)
+
+    def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
+        """Stop extending a message, and note whether it came too late."""
+        if cause == ARRIVED_LATE:
+            self._world.disturb(self._worker.name, "drops a message that no extension confirmed")
+        return self._keeper.let_expire(receipt_handle, cause)
 
 
 class SimulatedReception(Reception):
@@ -37,7 +77,7 @@ class SimulatedReception(Reception):
 
     def __init__(
         self,
-        process: KeeperProcess | Within,
+        process: Host,
         keeper: Any,
         sender: MessageSender,
         leases: LinkedLeases,
@@ -175,7 +215,7 @@ class SimulatedReceiving(Receiving):
             world.fail(f"{worker.name} polls a queue of which its keeper makes no calls")
         sent_at = poll.sent_at = worker.now()
         suspended = worker.suspended
-        wait = int(poll.waits)
+        wait, polls = int(poll.waits), world.polls[queue.url]
         world.waiting.note_poll(worker.name, queue.url)
         # A server that is stalled may answer after the last seconds for which the worker waits.
         held_for = world.starting.left(worker.name)
@@ -193,14 +233,14 @@ class SimulatedReceiving(Receiving):
             self._answer(poll, queue, messages, sent_at + skipped, is_late=is_late)
 
         if world.loses_poll():
-            lost = LostPoll(url=queue.url, waits=wait, count=poll.count, timeout=queue.timeout)
-            world.lose_poll(worker.name, lost, partial(deliver, is_late=True))
+            late = partial(deliver, is_late=True)
+            polls.lose(worker.name, poll.count, wait, queue.timeout, late)
             if worker.gives_up_polls:
-                world.clock.at(world.clock() + lost.patience, partial(deliver, [], 0.0))
+                world.clock.at(world.clock() + poll_patience(wait), partial(deliver, [], 0.0))
         else:
             lasts = poll.waits if poll.longest_wait == SHORT_WAIT else WAIT_SECONDS
-            self._enders[poll] = world.poll(
-                queue.url, poll.count, wait, queue.timeout, deliver, held_for, lasts
+            self._enders[poll] = polls.receive(
+                poll.count, wait, queue.timeout, deliver, held_for, lasts
             )
 
     def _end(self, poll: Poll) -> None:

@@ -12,13 +12,10 @@ from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
-from tests.simulation.calls import Calls
-from tests.simulation.channel import SimulatedChannel
-from tests.simulation.observing import EventRules
-from tests.simulation.reception import SimulatedReception
-from tests.simulation.rounds import LONG, Rounds
-from tests.simulation.rules import CallRules
-from tests.simulation.watching import WatchedKeeper
+from tests.simulation.calls import LONG, Calls, Rounds
+from tests.simulation.link import SimulatedChannel
+from tests.simulation.reception import SimulatedReception, WatchedKeeper
+from tests.simulation.rules import CallRules, EventRules
 from tests.support.board import Board
 
 if TYPE_CHECKING:
@@ -40,18 +37,18 @@ class Within:
         self.worker = worker
         self._world = worker.world
         self.board = Board()
-        calls = Calls(worker, CallRules(), self)
+        calls = Calls(self, CallRules())
         self.keeper = ThreadKeeper(
             calls.sqs,
             interval=LONG,
             clock=worker.now,
             jitter=worker.world.random.random,
-            observers=[EventRules(worker, self.board).note],
+            observers=[EventRules(self).note],
             dispatcher=calls,
             board=self.board,
         )
-        self._rounds = Rounds(worker, self.keeper, self)
-        watched = WatchedKeeper(worker, self.keeper, self.board, lambda: worker.is_stopping)
+        self._rounds = Rounds(self, self.keeper)
+        watched = WatchedKeeper(self, self.keeper)
         leases: Any = self
         sender = MessageSender(self.keeper, calls.send_again, lambda job: job())
         self.reception = SimulatedReception(self, watched, sender, leases)
@@ -62,6 +59,11 @@ class Within:
     def is_up(self) -> bool:
         """Whether the worker's process has not ended."""
         return self.worker.is_up and self.worker.keeper is self.keeper
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more must be received."""
+        return self.worker.is_stopping
 
     @property
     def worker_is_up(self) -> bool:

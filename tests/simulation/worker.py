@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
@@ -12,12 +13,11 @@ from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.policy import is_lost
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
+from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from tests.simulation.apart import Apart
-from tests.simulation.channel import Delivered
+from tests.simulation.link import Delivered
 from tests.simulation.profile import patience
-from tests.simulation.receives import LOST
-from tests.simulation.swallowing import Net
-from tests.simulation.truth import Execution
+from tests.simulation.truth import LOST, Execution
 from tests.simulation.within import Within
 
 if TYPE_CHECKING:
@@ -232,3 +232,51 @@ class SimulatedWorker:
         self.is_up = False
         self.running.clear()
         self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)
+
+
+class Request:
+    """Stands for Celery's request and the pool's job, which ack or release a message."""
+
+
+class Net:
+    """The real net over a simulated worker's keeper, with its requests and its channel."""
+
+    def __init__(self, world: World, keeper: LinkedKeeper) -> None:
+        self._world = world
+        self._keeper = keeper
+        self._requests: dict[str, Request] = {}
+        self._unsettled = OrphanedMessages(keeper)
+        may_run_on = world.swallowing.may_run_on
+        self._unsettled.attach(forget=lambda request: None, may_run_on=may_run_on)
+        self.look = self._unsettled.look
+        self.close = self._unsettled.close
+
+    def begin(
+        self, handle: str, free: Callable[[], object], takes_slot: Callable[[], bool]
+    ) -> None:
+        """Note that a message's task begins.
+
+        Args:
+            free: Frees the message's prefetch slot.
+            takes_slot: Returns whether it has one.
+        """
+        request = self._requests[handle] = Request()
+        lease = self._keeper.find(handle)
+        if lease is None:
+            return
+
+        def reject(tag: str, requeue: bool) -> None:
+            self._keeper.release(tag, self._world.release_delay())
+            free()
+
+        channel = SimpleNamespace(
+            basic_reject=reject,
+            takes_slot=lambda tag: takes_slot(),
+            qos=SimpleNamespace(ack=lambda tag: free()),
+        )
+        message = SimpleNamespace(delivery_tag=handle, channel=channel)
+        self._unsettled.watch(request, lease, message)
+
+    def end(self, handle: str) -> None:
+        """Note that the task has ended. Its request goes, even if the message is not settled."""
+        del self._requests[handle]

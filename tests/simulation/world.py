@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
-from tests.simulation import disturbances, replacing
-from tests.simulation.afterwards import failing_afterwards, may_fail_afterwards
-from tests.simulation.attributes import Attributes
-from tests.simulation.delayed import Delayed
-from tests.simulation.hangs import Hangs
-from tests.simulation.holding import Holding
-from tests.simulation.network import Network
-from tests.simulation.order import Order
-from tests.simulation.outage import EXCUSE as HANGING
-from tests.simulation.outage import Outage, has_two_queues
-from tests.simulation.polls import Deliver, LostPoll, Polls
-from tests.simulation.profile import draw, quickened
-from tests.simulation.receives import Receives
-from tests.simulation.refusals import Refusals
-from tests.simulation.rules import check_belief
-from tests.simulation.starting import THRESHOLD, Starting, may_stall
-from tests.simulation.swallowing import Swallowing
-from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
-from tests.simulation.waiting import Waiting
+from tests.simulation import disturbances
+from tests.simulation.disturbances import Attributes, Refusals
+from tests.simulation.expectations import Order, Waiting
+from tests.simulation.faults import (
+    UNREAD_THRESHOLD,
+    Delayed,
+    Hangs,
+    Holding,
+    Outage,
+    Starting,
+    Swallowing,
+)
+from tests.simulation.network import UNANSWERED, Network, Polls
+from tests.simulation.profile import draw, failing_afterwards, meets, quickened
+from tests.simulation.rules import CallJudge
+from tests.simulation.truth import HANGING, Execution, MessageTruth, Receives, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
-from tests.support.board import Board
 
 #: How many lines of the trace are kept.
 TRACE_LINES = 4_000
@@ -41,8 +36,6 @@ TRACE_LINES = 4_000
 PATIENCE = 400
 #: How many calls a calm world may make beyond those that it would need without any failure.
 RETRIES = 1.15
-#: How often a poll of a storm is not answered in time.
-UNANSWERED = 0.03
 #: In a calm world nothing else may deliver a message twice. Its faults leave enough time to keep
 #: every lease.
 CALM_EXCUSES = {"worker died", "capped", HANGING}
@@ -63,8 +56,8 @@ class World:
         #: Whether its messages are tasks, whose pace bounds what a worker holds.
         self.is_paced = random.Random(f"{kind} {seed} pace").random() < 0.5
         self.profile = draw(kind, self.random)
-        if may_stall(seed):
-            self.profile = quickened(self.profile, THRESHOLD)
+        if meets(seed, "a server that stalls at a start"):
+            self.profile = quickened(self.profile, UNREAD_THRESHOLD)
         self.swallowing = Swallowing(kind, seed)
         self.order = Order(self, kind, seed)
         profile = self.profile
@@ -77,7 +70,7 @@ class World:
                 "ReceiveMessage": profile.receiving,
             },
         )
-        if may_fail_afterwards(seed):
+        if meets(seed, "calls that fail afterwards"):
             self.faults.by_operation |= {
                 "ChangeMessageVisibility": failing_afterwards(profile.changing, profile.is_calm),
                 "DeleteMessage": failing_afterwards(profile.deleting, profile.is_calm),
@@ -86,7 +79,7 @@ class World:
         self.sqs.on_delete = self._on_delete
         self.dead_letters = self.sqs.new_queue("dead")
         self.queues = [self._new_queue("q")]
-        if has_two_queues(seed):
+        if meets(seed, "two queues"):
             self.queues.append(self._new_queue("other"))
         self.network = Network(self.clock, self.faults)
         self.refusals = Refusals(self, kind, seed)
@@ -94,10 +87,11 @@ class World:
         self.delayed = Delayed(self, kind, seed)
         self.starting = Starting(self, kind, seed)
         self.holding = Holding(self, kind, seed)
+        self.judge = CallJudge(self)
         self.truth: dict[str, MessageTruth] = {}
         self._by_body: dict[str, MessageTruth] = {}
         self.receives = Receives(self)
-        self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
+        self.polls = {queue.url: Polls(self, queue) for queue in self.queues}
         self.tally = Tally()
         self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
         self.is_over = False
@@ -119,8 +113,6 @@ class World:
         self._send()
         for worker in self.workers:
             disturbances.plan(self, worker)
-            if self.is_apart:
-                replacing.plan(self, worker)
         self.refusals.plan()
         self._run_until(profile.seconds)
         self.is_over = True
@@ -143,6 +135,16 @@ class World:
         self.tally.worker_hours = profile.workers * profile.seconds / 3600
         return self.tally
 
+    def every(self, chance: random.Random, rate: float, job: Callable[[], None]) -> None:
+        """Do a job again and again while the world lasts, so many times a second on average."""
+
+        def do() -> None:
+            if not self.is_over:
+                self.every(chance, rate, job)
+                job()
+
+        self.clock.at(self.clock() + chance.expovariate(rate), do)
+
     def log(self, who: str, what: str, message_id: str = "") -> None:
         """Add a line to the trace."""
         self.trace.append((self.clock(), who, what, message_id))
@@ -159,47 +161,10 @@ class World:
 
     # -- Requests of workers -----------------------------------------------------------
 
-    def poll(
-        self,
-        url: str,
-        count: int,
-        wait: int,
-        timeout: int | None,
-        deliver: Deliver,
-        held_for: float,
-        lasts: float,
-    ) -> Callable[[], None]:
-        """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
-
-        Args:
-            held_for: How long the server waits before it looks for messages, in seconds.
-            lasts: How long consecutive polls continue without messages, in seconds.
-
-        Returns:
-            A function that makes the open poll the last one.
-        """
-        # A message that arrives late in a long poll is extended at once.
-        self.tally.visibility_bound += 1
-        patience = self.profile.call_timeout
-        return self.polls[url].receive(count, wait, timeout, deliver, patience, held_for, lasts)
-
     def loses_poll(self) -> bool:
         """Draw whether a poll is not answered in time."""
         is_lost = self.poll_random.random() < UNANSWERED
         return is_lost and not self.profile.is_calm and not self.is_over
-
-    def lose_poll(self, who: str, poll: LostPoll, deliver: Deliver) -> None:
-        """Leave a poll unanswered: it is lost on its way there or back, or delayed too long."""
-        fate = self.poll_random.choice(("its request", "its answer", "late"))
-        self.disturb(who, f"poll not answered: {fate}")
-        late = self.clock() + poll.patience * self.poll_random.uniform(1.0, 3.0)
-
-        def answer(value: tuple[list[dict[str, Any]], float]) -> None:
-            if fate == "late":
-                self.clock.at(max(late, self.clock()), lambda: deliver(*value))
-
-        if fate != "its request":
-            self.polls[poll.url].ask_in_vain(poll, answer)
 
     def wake_polls(self) -> None:
         """Answer the polls that can be answered."""
@@ -235,10 +200,10 @@ class World:
         if lease is not None and lease.status is LeaseStatus.LOST:
             self.fail(f"{truth.message_id} starts on {worker.name}, but its lease is lost")
         self.order.check_start(worker.name, truth)
-        execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
+        execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name)
         self.log(worker.name, "begins", truth.message_id)
         self.tally.executions += 1
-        self.receives.note_start(truth, execution.handle)
+        truth.receives[execution.handle].is_run = True
         if truth.running or truth.succeeded:
             if truth.running:
                 self.tally.overlaps += 1
@@ -257,7 +222,6 @@ class World:
 
     def ended(self, execution: Execution) -> None:
         """Note that an execution has ended, in any way."""
-        execution.ended_at = self.clock()
         self.truth[execution.message_id].running.remove(execution)
 
     def succeeds(self, execution: Execution) -> bool:
@@ -267,128 +231,6 @@ class World:
         self.log(execution.worker, "succeeds" if good else "fails", truth.message_id)
         truth.succeeded = truth.succeeded or good
         return good
-
-    # -- Calls in the network ----------------------------------------------------------
-
-    def sent(self, worker: SimulatedWorker, call: Call) -> None:
-        """Note a keeper's call."""
-        if call.kind is CallKind.CHANGE_VISIBILITY:
-            self.tally.visibility_calls += 1
-        for entry in call.entries:
-            self.log(worker.name, f"sends {entry.action.value}", entry.lease.message_id)
-            # In the worst case each release is a separate call.
-            self.tally.visibility_bound += entry.action is Action.RELEASE
-
-    def leaves(self, call: Call) -> None:
-        """Check a call that is sent now."""
-        for entry in call.entries:
-            self._check_owner(entry)
-
-    def _check_owner(self, entry: Entry) -> None:
-        """Check that no message is released that someone else has received since."""
-        truth = self.truth[entry.lease.message_id]
-        message = truth.message
-        if (
-            entry.action is Action.RELEASE
-            and message is not None
-            and message.handle != entry.receipt_handle
-            and not truth.excuses & {"suspend", "twice", "cut short by a stale handle"}
-        ):
-            self.fail(f"{truth.message_id} is released under its new owner")
-
-    def arrives(
-        self, worker: SimulatedWorker | None, call: Call, is_over: bool, *, is_known: bool
-    ) -> None:
-        """Note the effect of a call on messages that it should not touch.
-
-        Args:
-            worker: The worker that made the call; None if its process has ended.
-            is_known: Whether the keeper that made it still lives. Another one knows of its releases
-                only, because they are what the worker sees.
-        """
-        now = self.clock()
-        for entry in call.entries:
-            truth = self.truth[entry.lease.message_id]
-            message = truth.message
-            if message is None or entry.action is Action.DELETE:
-                continue
-            if message.handle != entry.receipt_handle:
-                lease = worker and worker.keeping.find(message.handle)
-                if worker and lease and (is_known or entry.action is Action.RELEASE):
-                    truth.is_overtaken = True
-                    self._arrives_after_redelivery(worker, entry, lease)
-                    continue
-                truth.excuses.add("stale handle")
-                # That can happen if the queue's timeout was longer for the new owner.
-                if now + entry.timeout < message.visible_at:
-                    truth.excuses.add("cut short by a stale handle")
-            elif is_over:
-                truth.excuses.add("late arrival")
-            elif now >= message.visible_at:
-                truth.excuses.add("too late")
-            elif (
-                entry.action is Action.EXTEND
-                and now + entry.timeout < message.visible_at
-                # If the receive requested no timeout because none was known, the first extension
-                # can't know better.
-                and entry.lease.last_timeout
-                # A call that was given up may arrive after a later one was sent, and a call by a
-                # stale handle hides the message for longer than its owner knows.
-                and not truth.excuses & {"late arrival", "extend failed", "twice", "stale handle"}
-                and not truth.is_overtaken
-            ):
-                self.fail(f"4: {truth.message_id} is shortened at SQS")
-
-    def _arrives_after_redelivery(
-        self, worker: SimulatedWorker, entry: Entry, lease: Lease
-    ) -> None:
-        """Check the effect of a call on a message that the same worker has received again since."""
-        truth = self.truth[entry.lease.message_id]
-        message = truth.message
-        self.disturb(worker.name, f"a redelivery overtakes its {entry.action.value}")
-        if message and not truth.queue.is_fifo and self.clock() < message.visible_at:
-            check_belief(lease, truth, worker.suspended, self.clock() + entry.timeout)
-
-    def settled(
-        self, worker: SimulatedWorker, board: Board, call: Call, outcomes: Sequence[Outcome]
-    ) -> None:
-        """Check the keeper's beliefs after an answer."""
-        for entry, outcome in zip(call.entries, outcomes, strict=True):
-            truth = self.truth[entry.lease.message_id]
-            self.log(worker.name, f"{entry.action.value}: {outcome.value}", truth.message_id)
-            if outcome is Outcome.MALFORMED:
-                self.fail(f"5: SQS calls {entry} malformed")
-            if outcome is not Outcome.DONE:
-                truth.excuses.add(f"{entry.action.value} failed")
-            if board.holds(entry.lease):
-                check_belief(entry.lease, truth, worker.suspended)
-        self.note_refused(board)
-        if call.kind is CallKind.DELETE and Outcome.DONE not in outcomes:
-            self._note_waiting(board, call.queue_url)
-
-    def check_known(self, worker: SimulatedWorker, call: Call) -> None:
-        """Check what a worker itself knows of the leases in an answered call."""
-        for entry in call.entries:
-            lease = worker.keeper.find(entry.receipt_handle)
-            if lease is not None and lease.goal is Goal.HOLD:
-                check_belief(lease, self.truth[lease.message_id], worker.suspended)
-
-    def note_refused(self, board: Board) -> None:
-        """Note which leases a keeper can't extend because their queue refuses extensions."""
-        for lease in board.leases():
-            if lease.status is LeaseStatus.REFUSED:
-                self.truth[lease.message_id].excuses.add("refused")
-
-    def _note_waiting(self, board: Board, queue_url: str) -> None:
-        """Note which deletes wait behind failing ones, possibly beyond their leases."""
-        for lease in board.leases():
-            if lease.goal is Goal.DELETE and lease.queue_url == queue_url:
-                self.truth[lease.message_id].excuses.add("delete delayed")
-
-    def unanswered(self, call: Call) -> None:
-        """Note that a keeper no longer waits for a call."""
-        for entry in call.entries:
-            self.truth[entry.lease.message_id].excuses.add(f"{entry.action.value} failed")
 
     def sent_again(self, worker: str, body: str, message_id: str) -> None:
         """Note that a message has taken the place of another one, with the same body."""
@@ -414,14 +256,6 @@ class World:
             duplicate_rate=profile.duplicate_rate,
         )
         return self.sqs.new_queue(f"{name}.fifo" if profile.is_fifo else name, options)
-
-    def _new_polls(self, queue: SimulatedQueue) -> Polls:
-        def note_duplicate(message_id: str) -> None:
-            self.truth[message_id].excuses.add("twice")
-
-        return Polls(
-            self.clock, self.sqs, queue, self.network, note_duplicate, self.receives.note_answer
-        )
 
     def _send(self) -> None:
         """Send messages over the whole time, about as many as the workers can process."""

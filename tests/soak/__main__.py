@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.soak.audit import audit
-from tests.soak.shares import overused
-from tests.soak.summary import summarize
-from tests.soak.trace import trace
+from tests.soak.report import overused, summarize, trace
 
 verdicts = audit(records := pickle.loads(Path(sys.argv[1]).read_bytes()))
 for verdict in verdicts:

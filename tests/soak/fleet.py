@@ -12,20 +12,24 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.soak.fault_injector import FaultInjector
-from tests.soak.keepers import left_of
-from tests.soak.lingering import Lingering
-from tests.soak.link import Link
-from tests.soak.logs import unasked_deaths, unrepeated
-from tests.soak.member import Member, start_member
-from tests.soak.model import Harm, Records
-from tests.soak.starving import StarvationWatch
+import psutil
+
+from tests.soak.link import FaultInjector, Link
+from tests.soak.member import Member, left_of, start_member, unrepeated_messages
+from tests.soak.records import Harm, Records
+from tests.support.stalls import StarvationWatch
 from tests.support.waiting import wait_until
 
 #: How often it looks for new keepers, in seconds.
 LOOK_SECONDS = 0.1
 #: How long a shutdown may take, in seconds, not counting the times in which the worker was stopped.
 ENDING_SECONDS = 60.0
+#: How long a keeper may outlive its worker, in seconds, not counting the times in which it was
+#: stopped: it tries for fifteen seconds to release the worker's messages, and closes its journal.
+LINGERING_SECONDS = 30.0
+#: How long a pool's processes, which end at once, may outlive their worker on a machine that
+#: stalls, in seconds.
+SETTLING_SECONDS = 15.0
 #: How long a worker may take to log its stacks, in seconds.
 STACKS_SECONDS = 20.0
 #: A deadlock of Celery. A cold shutdown begins while a job is being written to a pool process. The
@@ -59,7 +63,8 @@ class Fleet:
         self._server_url = server_url
         self._folder = folder
         self._members: list[Member] = []
-        self._lingering = Lingering(self._conclude)
+        #: Workers that have ended, but whose keeper or pool has not.
+        self._lingering: list[Member] = []
         self._looked_at = 0.0
         self.ledger = folder / "ledger.jsonl"
         self.ledger.touch()
@@ -71,14 +76,13 @@ class Fleet:
     @property
     def is_gone(self) -> bool:
         """Whether no worker and no keeper is left."""
-        return not any(True for _ in self) and not self._lingering
+        return not [*self] and not self._lingering
 
     def start(self, pool: str | None = None, queues: list[str] | None = None) -> Member:
         """Start a worker. Choices that the caller does not make are random."""
         name = f"w{len(self._members) + 1:03}"
         if seconds := self._weather.begin(name):
-            what = f"server stalls for the first {seconds:.1f} s of {name}"
-            self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
+            self._records.note(f"server stalls for the first {seconds:.1f} s of {name}")
         link = Link(name, self._server_url, self._records.calls, self._weather)
         member = start_member(
             name, link, self._folder, self.ledger, self._chance, pool=pool, queues=queues
@@ -107,8 +111,7 @@ class Fleet:
 
     def record(self, what: str, member: Member, pid: int = 0) -> Harm:
         """Record what is about to be done to a worker."""
-        harm = Harm(what=what, at=time.monotonic(), worker=member.info.name, pid=pid)
-        self._records.harms.append(harm)
+        harm = self._records.note(what, member.info.name, pid)
         member.harms.append(harm)
         return harm
 
@@ -118,7 +121,15 @@ class Fleet:
             self._looked_at = time.monotonic()
             for member in self:
                 self._look_for_keepers(member)
-            self.surprises += self._lingering.reap()
+            for member in [*self._lingering]:
+                is_late = time.monotonic() > keeper_patience_ends(member)
+                if is_late:
+                    name = member.info.name
+                    self.surprises.append(f"the keeper of {name} ran long after its worker's end")
+                if is_late or (not member.living_keepers() and is_settled(member)):
+                    member.info.keeper_ended = time.monotonic()
+                    self._lingering.remove(member)
+                    self._conclude(member)
         for member in self:
             code = member.process.process.exit_code
             if code is not None:
@@ -128,43 +139,41 @@ class Fleet:
 
     def close(self) -> None:
         """End all processes and proxies."""
-        for member in self:
-            self._conclude(member)
-        for member in self._lingering:
+        for member in (*self, *self._lingering):
             self._conclude(member)
 
     def _note_end(self, member: Member, code: int) -> None:
         name = member.info.name
         is_broken = self._note_breakage(member) and code == 1
+        was_gentle = {harm.what for harm in member.harms} <= GENTLE
         if not member.is_leaving and not is_broken:
             self.surprises.append(f"{name} exited without a shutdown, with exit code {code}")
-        elif (
-            code
-            and not is_broken
-            and member.is_ready
-            and {harm.what for harm in member.harms} <= GENTLE
-        ):
+        elif code and not is_broken and member.is_ready and was_gentle:
             self.surprises.append(f"{name} exited with code {code} after a warm shutdown")
         self._note_gone(member)
 
     def _note_gone(self, member: Member) -> None:
         """Note that a worker is gone. Its keeper may continue for a while."""
         member.info.ended = time.monotonic()
-        self._lingering.add(member)
+        self._lingering.append(member)
 
     def _conclude(self, member: Member) -> None:
         """End the processes that are left of a worker."""
+        name = member.info.name
         if member.info.ended < math.inf and (left := left_of(member.process.pid)):
-            self.surprises.append(f"{member.info.name} left processes of its pool behind: {left}")
-        member.keepers.kill()
+            self.surprises.append(f"{name} left processes of its pool behind: {left}")
+        for keeper in member.living_keepers():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                keeper.kill()
         member.process.teardown()
         member.link.proxy.stop()
-        self._records.unrepeated |= unrepeated(member)
-        if surprise := unasked_deaths(member):
+        lapsing = unrepeated_messages(member.process.logs())
+        self._records.unrepeated |= {(name, message_id) for message_id in lapsing}
+        if surprise := member.unasked_deaths():
             self.surprises.append(surprise)
 
     def _look_for_keepers(self, member: Member) -> None:
-        for keeper in member.keepers.look():
+        for keeper in member.new_keepers():
             self._watch.watch(member.info.name, keeper.pid)
 
     def _note_breakage(self, member: Member) -> bool:
@@ -187,10 +196,29 @@ class Fleet:
         self.kill(member)
 
 
+def is_settled(member: Member) -> bool:
+    """Return whether the processes of an ended worker's pool have ended too, or are late."""
+    is_late = time.monotonic() > member.info.ended + SETTLING_SECONDS
+    return is_late or not left_of(member.process.pid)
+
+
 def patience_ends(member: Member) -> float:
     """Return until when a worker in shutdown may run."""
-    pauses = sum(harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off"))
-    return member.asked_to_exit_at + ENDING_SECONDS + pauses
+    return member.asked_to_exit_at + ENDING_SECONDS + _stopped_for(member, "pause")
+
+
+def keeper_patience_ends(member: Member) -> float:
+    """Return until when the keeper of a worker that has ended may run."""
+    return member.info.ended + LINGERING_SECONDS + _stopped_for(member, "keeper-pause")
+
+
+def _stopped_for(member: Member, pause: str) -> float:
+    """Return for how many seconds a process could not end."""
+    return sum(
+        min(harm.until, time.monotonic()) - harm.at
+        for harm in member.harms
+        if harm.what in (pause, "cut off")
+    )
 
 
 def writes_indefinitely(log: str) -> bool:

@@ -5,20 +5,122 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.soak.fault_injector import FaultInjector
-from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Entry
+from tests.soak.records import CHANGE, DELETE, RECEIVE, SEND, Call, Entry
+from tests.support import faults
 from tests.support.answers import Answer, Body
-from tests.support.faults import Effect, Forward, delay
+from tests.support.faults import Effect, Forward, delay, reset
 from tests.support.proxy import FaultProxy
 
+OPERATIONS = (RECEIVE, CHANGE, DELETE, SEND)
+#: The longest delay of a call or an answer, in seconds.
+LATEST = 3.0
+#: The probability that the server stalls when a worker starts, for up to `LATEST` seconds.
+STILL_AT_START = 0.4
+#: The faults that may happen to a call. Each is made from a number from 0 to 1.
+FAULTS: dict[str, Callable[[float], Effect]] = {
+    "slow": lambda number: delay(0.05 + 0.35 * number),
+    "delayed": lambda number: delay(1 + (LATEST - 1) * number),
+    "late answer": lambda number: faults.answer_late(1 + (LATEST - 1) * number),
+    "reset": lambda number: reset(),
+    "500": lambda number: faults.fail(),
+    "503": lambda number: faults.fail(503, "ServiceUnavailable"),
+    "throttled": lambda number: faults.throttle(),
+    "lost answer": lambda number: faults.lose_answer(),
+    "refused": lambda number: faults.deny(),
+    "hidden": lambda number: faults.fail(400, "QueueDoesNotExist"),
+    "drips": lambda number: faults.drip(0.1 + number),
+    "never answered": lambda number: faults.never_answer(is_done=number > 0.5),
+    "entries refused": lambda number: faults.fail_entries(0.5, seed=int(number * 1e6)),
+}
+#: The operations that a fault is limited to. boto3 gives up other calls on its own.
+_ONLY_OF = dict.fromkeys(("refused", "hidden", "drips", "entries refused"), (CHANGE, DELETE))
+_ONLY_OF["never answered"] = (RECEIVE,)
+#: Refusals of a queue. The call after each of them is not refused: a permission that is missing for
+#: long costs every lease, and no other fault could be seen.
+_REFUSALS = {"refused", "hidden"}
 #: The code of an entry whose handle is no longer its message's (SQS API reference,
 #: BatchResultErrorEntry and DeleteMessage).
 STALE = "ReceiptHandleIsInvalid"
-_OPERATIONS = (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch")
+
+
+class FaultInjector:
+    """Decides what happens to a call. The kinds of faults change with time. Thread-safe.
+
+    Args:
+        chance: Used only here, because threads race for its numbers.
+        starts: Draws which workers start while the server stalls.
+
+    Attributes:
+        cut_off: The workers of which every connection is reset.
+    """
+
+    def __init__(self, chance: random.Random, starts: random.Random) -> None:
+        self.cut_off: frozenset[str] = frozenset()
+        self._chance = chance
+        self._starts = starts
+        self._still: dict[str, float] = {}
+        self._rate = 0.0
+        self._operations: tuple[str, ...] = ()
+        self._faults: tuple[str, ...] = ()
+        self._refused: set[tuple[str, str, str]] = set()
+
+    def change(self) -> str:
+        """Draw new kinds of faults. Return their name."""
+        name, self._rate = self._chance.choice(
+            [("calm", 0.0), ("calm", 0.0), ("breeze", 0.1), ("storm", 0.4), ("outage", 1.0)]
+        )
+        count = self._chance.randint(1, 2) if name == "outage" else len(OPERATIONS)
+        self._operations = tuple(self._chance.sample(OPERATIONS, count))
+        self._faults = tuple(FAULTS)
+        if name == "outage":
+            # All faults of an outage are of one kind, for example throttling.
+            self._faults = (self._chance.choice(["reset", "500", "503", "throttled", "delayed"]),)
+            return f"{name}: {', '.join(self._operations)} {self._faults[0]}"
+        return name
+
+    def clear(self) -> None:
+        """Inject no more faults."""
+        self._rate, self.cut_off = 0.0, frozenset()
+
+    def begin(self, worker: str) -> float:
+        """Draw how long the server stalls from a worker's first call on; 0 for not at all."""
+        lasts = self._starts.uniform(1, LATEST) if self._starts.random() < STILL_AT_START else 0.0
+        self._still[worker] = -lasts
+        return lasts
+
+    def still_for(self, worker: str) -> float:
+        """Return for how many more seconds the server stalls for a worker's calls."""
+        until = self._still.get(worker, 0.0)
+        if until < 0:
+            # This is its first call.
+            until = self._still[worker] = time.monotonic() - until
+        return max(0.0, until - time.monotonic())
+
+    def draw(self, call: Call) -> tuple[str, Effect] | None:
+        """Return what happens to a call, with its name, or None for nothing."""
+        target = (call.worker, call.operation, call.queue)
+        if call.worker in self.cut_off:
+            return "cut off", reset()
+        if seconds := self.still_for(call.worker):
+            return "server stalls", delay(seconds)
+        if call.operation not in self._operations or self._chance.random() >= self._rate:
+            self._refused.discard(target)
+            return None
+        kinds = [
+            name
+            for name in self._faults
+            if call.operation in _ONLY_OF.get(name, OPERATIONS)
+            and not (target in self._refused and name in _REFUSALS)
+        ]
+        name = self._chance.choice(kinds)
+        if name in _REFUSALS:
+            self._refused.add(target)
+        return name, FAULTS[name](self._chance.random())
 
 
 class Link:
@@ -36,7 +138,7 @@ class Link:
         self._calls = calls
         self._weather = weather
         self.proxy = FaultProxy(server_url)
-        for operation in _OPERATIONS:
+        for operation in (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch"):
             self.proxy.rule(operation, functools.partial(self._handle, operation))
         if weather is not None:
             self.proxy.rule("GetQueueAttributes", self._hold)
@@ -87,8 +189,9 @@ class Link:
 
 def _asked(operation: str, body: Body) -> list[Entry]:
     if operation == SEND:
-        group = str(body.get("MessageGroupId", ""))
-        return [Entry(headers=_headers(body["MessageBody"]), group=group)]
+        headers = json.loads(base64.b64decode(body["MessageBody"]))["headers"]
+        needed = {name: headers.get(name) for name in ("id", "task", "eta", "expires", "retries")}
+        return [Entry(headers=needed, group=str(body.get("MessageGroupId", "")))]
     if operation == RECEIVE:
         return []
     return [
@@ -103,8 +206,15 @@ def _read(call: Call, body: Body, answer: Answer, *, is_reported: bool) -> None:
         return
     payload = answer.payload
     if call.operation == RECEIVE and not call.entries:
-        timeout = body.get("VisibilityTimeout", 0)
-        call.entries = [_received(message, timeout) for message in payload.get("Messages", ())]
+        call.entries = [
+            Entry(
+                message_id=message["MessageId"],
+                handle=message["ReceiptHandle"],
+                count=int(message["Attributes"]["ApproximateReceiveCount"]),
+                timeout=body.get("VisibilityTimeout", 0),
+            )
+            for message in payload.get("Messages", ())
+        ]
     if call.operation == SEND:
         call.entries[0].message_id = payload["MessageId"]
         call.entries[0].sequence = int(payload.get("SequenceNumber", 0))
@@ -124,18 +234,3 @@ def _handles(body: Body, results: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the handles of the entries that results are about."""
     ids = {each["Id"] for each in results}
     return {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
-
-
-def _received(message: dict[str, Any], timeout: int) -> Entry:
-    return Entry(
-        message_id=message["MessageId"],
-        handle=message["ReceiptHandle"],
-        count=int(message["Attributes"]["ApproximateReceiveCount"]),
-        timeout=timeout,
-    )
-
-
-def _headers(body: str) -> dict[str, Any]:
-    """Return the Celery headers that the audit needs."""
-    headers = json.loads(base64.b64decode(body))["headers"]
-    return {name: headers.get(name) for name in ("id", "task", "eta", "expires", "retries")}

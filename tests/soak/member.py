@@ -1,21 +1,24 @@
-"""One worker of the soak."""
+"""One worker of the soak, with its keepers, and what its log reports about them."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import math
+import os
 import random
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.soak.keepers import Keepers, of_pool
+import psutil
+
 from tests.soak.link import Link
-from tests.soak.load import QUEUES
-from tests.soak.model import Harm, WorkerInfo
-from tests.soak.settings import FLUSH_SECONDS, SOFT_SECONDS
+from tests.soak.records import QUEUES, Harm, WorkerInfo
+from tests.soak.workers import FLUSH_SECONDS, SOFT_SECONDS
 from tests.support.workers import ProcessWorker, launch
 
 POOLS = ["prefork", "prefork", "threads", "solo"]
@@ -29,6 +32,16 @@ RETRY_MODES = ["standard", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The fraction of workers with threads whose pool takes no more than so many tasks.
 BREAKING, JOBS = 0.15, 10
+#: A keeper was lost, and another continues its leases.
+_LOST = re.compile(r"the keeper's process .*; another starts ")
+#: Causes with which a message was never meant to be released.
+_NEVER_RELEASED = r"\((?:kept|arrived late|not settled)\)"
+#: A release is not tried again. A release that stops a message group has another wording.
+_LAPSING = re.compile(
+    rf"message-lapsing: (?!.*{_NEVER_RELEASED}(?:$|: ))"
+    r"(?:group .*? stopped .*?: )?message ([\w-]+)",
+    re.MULTILINE,
+)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -36,23 +49,23 @@ class Member:
     """A worker with its link, and what was done to it.
 
     Attributes:
-        keepers: The processes that keep its leases.
         break_file: A file. When it exists, the worker loses its connection.
         is_soft: Whether SIGQUIT starts a soft shutdown.
         asked_to_exit_at: When its shutdown was requested, or infinity.
         paused: The standstill that it is in, if any.
+        keepers: All keepers that it has had, which may outlive it.
     """
 
     info: WorkerInfo
     process: ProcessWorker
     link: Link
-    keepers: Keepers
     break_file: Path
     is_soft: bool
     asked_to_exit_at: float = math.inf
     has_quit: bool = False
     paused: Harm | None = None
     harms: list[Harm] = field(default_factory=list)
+    keepers: list[psutil.Process] = field(default_factory=list)
 
     @property
     def is_ready(self) -> bool:
@@ -68,7 +81,33 @@ class Member:
         """Return the ids of its pool's live processes."""
         if self.info.pool != "prefork":
             return []
-        return [process.pid for process in of_pool(self.process.pid)]
+        return [child.pid for child in _children(self.process.pid) if not _leads(child)]
+
+    def new_keepers(self) -> list[psutil.Process]:
+        """Find the keepers that are new. A keeper is the only child that leads its own session."""
+        known = {keeper.pid for keeper in self.keepers}
+        new = [
+            child
+            for child in _children(self.process.pid)
+            if child.pid not in known and _leads(child)
+        ]
+        self.keepers += new
+        return new
+
+    def living_keepers(self) -> list[psutil.Process]:
+        """Return the keepers that are alive, the latest last."""
+        return [keeper for keeper in self.keepers if lives(keeper)]
+
+    def unasked_deaths(self) -> str:
+        """Return a fault if it has lost more keepers than the soak has harmed, else ""."""
+        lost = len(_LOST.findall(self.process.logs()))
+        asked = sum(harm.what in ("keeper-kill", "keeper-pause") for harm in self.harms)
+        return f"{self.info.name} lost {lost} keepers, of {asked} harmed" if lost > asked else ""
+
+
+def unrepeated_messages(log: str) -> list[str]:
+    """Return the messages whose release is not tried again, according to a log."""
+    return _LAPSING.findall(log)
 
 
 def start_member(
@@ -145,7 +184,38 @@ def start_member(
         info=info,
         process=process,
         link=link,
-        keepers=Keepers(process.pid),
         break_file=break_file,
         is_soft=conf["worker_soft_shutdown_timeout"] > 0,
     )
+
+
+def lives(process: psutil.Process) -> bool:
+    """Return whether a process has not ended."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def left_of(group: int) -> list[int]:
+    """Return the ids of the live processes of a process group."""
+    left = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and lives(process):
+                left.append(process.pid)
+    return left
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return [child for child in psutil.Process(pid).children() if lives(child)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _leads(process: psutil.Process) -> bool:
+    try:
+        return os.getsid(process.pid) == process.pid
+    except ProcessLookupError:
+        return False

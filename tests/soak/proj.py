@@ -17,7 +17,7 @@ from celery.exceptions import Reject
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.sqs import queues
 from tests.acceptance.losing import LosesConnection, lose_threads
-from tests.soak.gathering import Gathers
+from tests.support.gathering import Gathers
 
 _PR_SET_PDEATHSIG = 1
 

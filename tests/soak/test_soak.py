@@ -21,10 +21,8 @@ import pytest
 
 from tests.soak.audit import audit
 from tests.soak.driver import Soak
-from tests.soak.shares import overused
-from tests.soak.summary import summarize
-from tests.soak.trace import trace
-from tests.soak.worker_history import MACHINE
+from tests.soak.report import overused, summarize, trace
+from tests.soak.workers import MACHINE
 
 pytestmark = pytest.mark.thorough
 

@@ -1,4 +1,4 @@
-"""How long a process was stalled. Claims about its timing must allow for that."""
+"""How long processes were stalled, or waited for a CPU. Claims about timing must allow for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 #: How often it looks, in seconds.
 TICK = 0.05
@@ -59,3 +60,73 @@ class StallWatch:
             if now - began - TICK > COUNTS:
                 self._report(Stall(now, now - began - TICK))
             began = time.monotonic()
+
+
+#: How often a starvation watch looks, in seconds.
+_LOOK_SECONDS = 0.2
+#: Less waiting for a CPU than this between two looks is normal and ignored, in seconds.
+_WAIT_COUNTS = 0.05
+
+#: Thread ids and the nanoseconds that each has waited so far.
+_Waits = dict[str, int]
+
+
+class StarvationWatch:
+    """A thread that reads for how long the kernel let threads wait for a CPU, on Linux.
+
+    A process may wake up late through its own fault, but not wait for a CPU: threads that wait for
+    each other do not count. If a whole machine stalls, its processes wait for no CPU.
+
+    Args:
+        report: Called with a process's name and the approximate time, start and end, in which it
+            waited.
+    """
+
+    def __init__(self, report: Callable[[str, float, float], None]) -> None:
+        self._report = report
+        self._watched: dict[int, tuple[str, float, _Waits]] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="starvation", daemon=True)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+    def watch(self, name: str, pid: int) -> None:
+        """Watch another process until it ends. Several processes may share a name."""
+        self._watched[pid] = (name, time.monotonic(), _waits(pid))
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_LOOK_SECONDS):
+            for pid, (name, since, before) in list(self._watched.items()):
+                waits, now = _waits(pid), time.monotonic()
+                if not waits:
+                    del self._watched[pid]
+                    continue
+                waited = [(wait - before.get(each, wait)) / 1e9 for each, wait in waits.items()]
+                self._watched[pid] = (name, now, waits)
+                # The kernel counts a wait when it ends: it may have begun before the last look.
+                seconds = max(min(sum(waited), now - since), *waited)
+                if seconds > _WAIT_COUNTS:
+                    self._report(name, now - seconds, now)
+
+
+def _waits(pid: int) -> _Waits:
+    waits: _Waits = {}
+    try:
+        threads = [*Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    except OSError:
+        # The process has ended.
+        threads = []
+    for thread in threads:
+        try:
+            waits[thread.parent.name] = int(thread.read_text().split()[1])
+        except OSError:
+            # The thread has ended.
+            continue
+    return waits

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.settling import TaskFailure
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from tests.model.linked import Linked, message_of
+from tests.support.linked import Linked, message_of
 
 
 class _Request:

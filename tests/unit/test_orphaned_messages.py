@@ -12,7 +12,7 @@ import pytest
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages, Watch
-from tests.model.linked import Linked, message_of
+from tests.support.linked import Linked, message_of
 
 URL = "https://sqs/1/q"
 RELEASED, DROPPED = "rejected", "freed"

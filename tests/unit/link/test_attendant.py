@@ -25,8 +25,8 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import ROOT, Hello
-from tests.model.linked import message_of
 from tests.support.leases import lease_of
+from tests.support.linked import message_of
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
 

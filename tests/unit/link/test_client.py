@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import Wire
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-from tests.model.linked import CHANNEL, Linked, Queue, message_of
+from tests.support.linked import CHANNEL, Linked, Queue, message_of
 from tests.support.waiting import PATIENCE
 from tests.unit.link.pairs import Pair
 

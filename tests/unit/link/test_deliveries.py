@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.link.deliveries import MOST_READ, Inlet, Outlet, deliv
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.watching import wait_readable
 from tests.fuzz.shapes import FUZZ
-from tests.model.linked import close_outlet
+from tests.support.linked import close_outlet
 from tests.support.waiting import PATIENCE, wait_until
 
 #: As large as a message may be (SQS Developer Guide, "Amazon SQS message quotas").

@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.link import messages, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.held_messages import HeldMessage
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.model.linked import Elsewhere, message_of
 from tests.support.leases import lease_of
+from tests.support.linked import Elsewhere, message_of
 
 QUEUE = "https://q"
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)

@@ -6,6 +6,7 @@ All times are `time.monotonic()` seconds, which the processes of a machine share
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,21 @@ class Queue:
     def shortest(self) -> int:
         """A call that hides a message for less is a release, with or without a delay."""
         return min((self.visibility_timeout, *self.timeouts))
+
+
+#: Two plain queues, one queue with dead letters whose timeout changes, and a FIFO queue. Their
+#: timeouts are short, so that leases are always due. The changed timeouts are longer than any delay
+#: of a release on that queue. The shortest harms a worker that does not notice it, so it is drawn
+#: most.
+QUEUES: Mapping[str, Queue] = {
+    queue.name: queue
+    for queue in (
+        Queue(name="fast", visibility_timeout=4),
+        Queue(name="slow", visibility_timeout=6),
+        Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 3, 6, 10)),
+        Queue(name="steps.fifo", visibility_timeout=6),
+    )
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,16 +170,6 @@ class WorkerInfo:
     log: str = ""
     settings: str = ""
 
-    @property
-    def terminates(self) -> bool:
-        """Whether it stops a task whose lease is lost."""
-        return self.on_lost == "terminate"
-
-    @property
-    def drops(self) -> bool:
-        """Whether it starts no task whose lease has expired."""
-        return self.on_lost != "warn"
-
 
 @dataclass(kw_only=True)
 class Records:
@@ -184,3 +190,9 @@ class Records:
     unrepeated: set[tuple[str, str]] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
+
+    def note(self, what: str, worker: str = "", pid: int = 0) -> Harm:
+        """Record something that is about to be done to a worker, or to all workers."""
+        harm = Harm(what=what, at=time.monotonic(), worker=worker, pid=pid)
+        self.harms.append(harm)
+        return harm

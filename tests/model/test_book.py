@@ -1,11 +1,75 @@
-"""Faults of the book that the machine has found, each as the shortest trace that shows it."""
+"""The lease book keeps its promises after anything that Hypothesis does to it.
+
+So does the board that shows its leases. Faults that the machine has found follow, each as the
+shortest trace that shows it.
+"""
 
 from __future__ import annotations
 
+import os
+from mmap import mmap
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant
+
+from celery_sqs_heartbeat.current.table import LeaseBoard, Mark, Record, Table, key_of
+from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import LeaseStatus
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
+from tests.model.machine import BookMachine
+from tests.support.scale import scaled
 from tests.unit.book_harness import BookHarness, summary
+
+#: `MODEL_EXAMPLES=20000 pytest tests/model` tries more, with other examples each time.
+EXAMPLES = os.environ.get("MODEL_EXAMPLES")
+
+CI = settings(
+    max_examples=int(EXAMPLES or scaled(200, 1000)),
+    stateful_step_count=60,
+    derandomize=not EXAMPLES,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+TestLeaseBook = BookMachine.TestCase
+TestLeaseBook.settings = CI
+
+#: Fewer places than the leases of a long run, so some leases have no place for a while.
+PLACES = 24
+
+
+class BoardMachine(BookMachine):
+    """The machine of the book, with a board that shows the book's leases."""
+
+    @initialize(jitter=st.sampled_from((0.0, 1.0)))
+    def begin(self, jitter: float) -> None:
+        super().begin(jitter)
+        self.table = Table(mmap(-1, Table.size_for(PLACES)))
+        self.book = LeaseBook(lambda: jitter, LeaseBoard(self.table))
+        self.met: dict[Lease, None] = {}
+
+    @invariant()
+    def the_board_shows_what_the_book_holds(self) -> None:
+        held = list(self.book)
+        self.met.update(dict.fromkeys(held))
+        short = False
+        for lease in self.met:
+            record = self.table.read(key_of(lease.handles[0]))
+            if record.mark is Mark.UNKNOWN:
+                short = True
+            elif lease in held:
+                assert record == Record.of(lease)
+            else:
+                assert record.mark in {Mark.GIVEN_BACK, Mark.ACKED}
+        assert not short or self.table.is_short
+
+
+TestBoard = BoardMachine.TestCase
+TestBoard.settings = settings(CI, max_examples=int(EXAMPLES or scaled(50, 150)))
 
 
 def test_a_task_that_succeeds_after_a_release_that_still_waits_for_an_extension_is_deleted() -> (
