@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable
+import threading
 from queue import SimpleQueue
 from typing import Any
 from unittest.mock import Mock, patch
 
 from kombu import Connection, Consumer, Queue
 
-from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
-from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs import long_polls
@@ -29,72 +27,66 @@ NAME = "q"
 URL = "https://sqs.us-east-1.amazonaws.com/1/q"
 
 
-class NoCalls:
-    """Takes calls and never answers them."""
-
-    def dispatch(self, call: Call, settle: ApplyResults) -> None:
-        pass
-
-    def give_up(self, call: Call) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass
-
-
-class _Clients(ClientPool):
-    """Has one client, with this method."""
-
-    def __init__(self, receive_message: Callable[..., Any]) -> None:
-        super().__init__()
-        self._client = Mock(receive_message=receive_message)
-
-    def __call__(self, queue_url: str) -> Any:
-        return self._client
-
-
 class FakeDesk:
-    """A consumer on a channel with leases. `take` is called with each delivered message."""
+    """A consumer on a channel with leases.
 
-    def __init__(self, take: Callable[[Any], None]) -> None:
+    Attributes:
+        take: Is called with each delivered message.
+        channel: The channel.
+        consumer: The consumer, which the test may cancel and let consume again.
+    """
+
+    def __init__(self) -> None:
+        self.take: Any = None
         self._answers: SimpleQueue[Any] = SimpleQueue()
-        self._receives = 0
-        self._joined = Joined(poll_clients=_Clients(self._receive), dispatcher=NoCalls())
+        polls = Mock(ClientPool)
+        polls.return_value = Mock(receive_message=self._poll)
+        self._waiting = threading.Semaphore(0)
+        # Its calls are never answered.
+        self._joined = Joined(poll_clients=polls, dispatcher=Mock())
         self.keeper = self._joined.keeper
-        self.heartbeat = Heartbeat(
+        heartbeat = Heartbeat(
             keeper=self._joined.worker,
             settings=Settings(),
             queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
             clients=self._joined.clients,
         )
-        bind(self.heartbeat)
+        bind(heartbeat)
+        options = {"predefined_queues": {NAME: {"url": URL}}, "polling_interval": 0}
         self.connection = Connection(
-            "sqs://key:secret@",
-            transport=Transport,
-            transport_options={"predefined_queues": {NAME: {"url": URL}}, "polling_interval": 0},
+            "sqs://key:secret@", transport=Transport, transport_options=options
         )
         self.channel = self.connection.channel()
         # As when a worker dies.
         self.channel.qos.restore_at_shutdown = False
         queue = Queue(NAME, channel=self.channel)
-        self.consumer = Consumer(self.channel, [queue], on_message=take, auto_declare=False)
+        self.consumer = Consumer(
+            self.channel, [queue], on_message=lambda message: self.take(message), auto_declare=False
+        )
+
+    def consume(self) -> None:
         self.consumer.consume()
         self._deliver()
-        wait_until(lambda: self._receives)
+        assert self._waiting.acquire(timeout=PATIENCE)
+        self._waiting.release()
+
+    def _poll(self, **_: Any) -> Any:
+        self._waiting.release()
+        try:
+            return self._answers.get(timeout=PATIENCE)
+        finally:
+            self._waiting.acquire()
 
     def answer(self, answer: Any) -> None:
         """Answer the queue's long poll, and deliver its messages."""
+        polls = set(self._joined.reception.polls)
         with patch.object(long_polls, "logger") as log:
             self._answers.put(answer)
-            # The thread of the poll has taken them when it makes the next one, or ends.
-            wait_until(lambda: self._receives > 1 or not self._joined.reception.polls)
+            # The thread of the poll has taken them when it ends the poll.
+            wait_until(lambda: polls - set(self._joined.reception.polls))
         # It would log the errors of the poll's thread.
         assert not log.mock_calls
         self._deliver()
-
-    def _receive(self, **_: Any) -> Any:
-        self._receives += 1
-        return self._answers.get(timeout=PATIENCE)
 
     def _deliver(self) -> None:
         self._joined.hear()
@@ -104,8 +96,14 @@ class FakeDesk:
 
     def held(self) -> set[str]:
         """The handles of the leases that the keeper continues to extend."""
-        leases = self.keeper.leases()
-        return {lease.receipt_handle for lease in leases if lease.goal is Goal.HOLD}
+        return self._with_goal(Goal.HOLD)
+
+    def released(self) -> set[str]:
+        """The handles of the leases that the keeper releases."""
+        return self._with_goal(Goal.RELEASE)
+
+    def _with_goal(self, goal: Goal) -> set[str]:
+        return {lease.receipt_handle for lease in self.keeper.leases() if lease.goal is goal}
 
     def slots_taken(self) -> set[str]:
         """The messages that count against the prefetch limit."""

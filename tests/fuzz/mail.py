@@ -56,13 +56,15 @@ missing = st.sets(st.sampled_from(("MessageId", "ReceiptHandle")), max_size=1)
 wrong = optional(MessageId=json_values, ReceiptHandle=json_values)
 
 
-def batch_of(parts: list[tuple[dict[str, Any], set[str], dict[str, Any]]]) -> list[Any]:
+def batch_of(parts: list[tuple[dict[str, Any], set[str], dict[str, Any]]], batch: int) -> list[Any]:
     """Return an answer's messages: each of the parts, followed by a good message."""
-    batch: list[Any] = []
+    made: list[Any] = []
     for number, (message, without, over) in enumerate(parts):
-        bad = {"MessageId": f"bad-{number}", "ReceiptHandle": f"bad#{number}", **message, **over}
-        batch.append({key: value for key, value in bad.items() if key not in without})
-        batch.append(
-            {"MessageId": f"good-{number}", "ReceiptHandle": f"good#{number}", "Body": GOOD}
+        bad, good = (
+            {"MessageId": f"{kind}-{batch}-{number}", "ReceiptHandle": f"{kind}#{batch}-{number}"}
+            for kind in ("bad", "good")
         )
-    return batch
+        given = {**bad, **message, **over}
+        made.append({key: value for key, value in given.items() if key not in without})
+        made.append({**good, "Body": GOOD})
+    return made

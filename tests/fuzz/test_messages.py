@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -13,19 +14,27 @@ from hypothesis import strategies as st
 from tests.fuzz.desk import FakeDesk
 from tests.fuzz.mail import GOOD, batch_of, messages, missing, wrong
 from tests.fuzz.shapes import FUZZ, json_values, optional
+from tests.support.waiting import wait_until
+
+#: Each batch has ids of its own.
+BATCHES = itertools.count()
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+@pytest.fixture(scope="module")
+def desk() -> Iterator[FakeDesk]:
     # The tests log thousands of expected tracebacks.
     logging.disable(logging.CRITICAL)
-    yield
+    desk = FakeDesk()
+    desk.consume()
+    yield desk
+    desk.close()
     logging.disable(logging.NOTSET)
 
 
 fates = st.lists(
     st.sampled_from(("ack", "keep", "requeue", "reject", "fail")), min_size=1, max_size=5
 )
+parts = st.lists(st.tuples(messages, missing, wrong), min_size=1, max_size=5)
 
 
 class Taker:
@@ -34,84 +43,64 @@ class Taker:
     def __init__(self, fates: list[str]) -> None:
         self.fates = fates
         self.seen: list[str] = []
-        self.kept: set[str] = set()
+        self.kept: dict[str, Any] = {}
 
     def __call__(self, message: Any) -> None:
         fate = self.fates[len(self.seen) % len(self.fates)]
         self.seen.append(message.delivery_tag)
-        if fate == "ack":
-            message.ack()
-        elif fate == "requeue":
-            message.requeue()
-        elif fate == "reject":
-            message.reject()
-        elif fate == "keep":
-            self.kept.add(message.delivery_tag)
-        else:
+        if fate == "keep":
+            self.kept[message.delivery_tag] = message
+        elif fate == "fail":
             raise LookupError
+        else:
+            getattr(message, fate)()
 
 
-def receive(batch: Any, fates: list[str]) -> Taker:
-    taker = Taker(fates)
-    desk = FakeDesk(taker)
-    try:
-        desk.answer({"Messages": batch})
-        assert desk.held() == taker.kept
-        assert desk.slots_taken() == taker.kept
-    finally:
-        desk.close()
-    return taker
-
-
-parts = st.lists(st.tuples(messages, missing, st.just({})), min_size=1, max_size=5)
-odd_parts = st.lists(st.tuples(messages, missing, wrong), min_size=1, max_size=5)
+def receive(desk: FakeDesk, answer: Any, fates: list[str]) -> list[str]:
+    """Have an answer received. Return the messages that were delivered, the good ones or others."""
+    desk.take = taker = Taker(fates)
+    desk.answer(answer)
+    assert desk.held() == desk.slots_taken() == taker.kept.keys()
+    for message in taker.kept.values():
+        message.ack()
+    return taker.seen
 
 
 @FUZZ
 @given(parts=parts, fates=fates)
 @example(parts=[({"Body": "[" * 100_000}, set(), {})], fates=["keep"])
 @example(parts=[({"Body": GOOD}, set(), {})], fates=["fail"])
-def test_a_message_of_any_shape_does_not_affect_the_others(parts: Any, fates: list[str]) -> None:
-    taker = receive(batch_of(parts), fates)
-    assert {f"good#{number}" for number in range(len(parts))} <= set(taker.seen)
-
-
-@FUZZ
-@given(parts=odd_parts, fates=fates)
 @example(parts=[({"Body": GOOD}, set(), {"ReceiptHandle": ["x"]})], fates=["ack"])
-@example(parts=[({"Body": GOOD}, set(), {"ReceiptHandle": 5})], fates=["ack"])
-def test_a_message_whose_ids_are_not_text_does_not_affect_the_others(
-    parts: Any, fates: list[str]
+def test_a_message_of_any_shape_does_not_affect_the_others(
+    desk: FakeDesk, parts: Any, fates: list[str]
 ) -> None:
-    taker = receive(batch_of(parts), fates)
-    assert {f"good#{number}" for number in range(len(parts))} <= set(taker.seen)
+    batch = next(BATCHES)
+    seen = receive(desk, {"Messages": batch_of(parts, batch)}, fates)
+    assert {f"good#{batch}-{number}" for number in range(len(parts))} <= set(seen)
 
 
 @FUZZ
-@given(answer=optional(Messages=json_values | st.lists(messages | json_values)) | json_values)
+@given(answer=optional(Messages=json_values | st.lists(json_values)) | json_values)
 @example(answer={"Messages": 5})
 @example(answer={"Messages": [None]})
-def test_an_answer_of_any_shape_is_received(answer: Any) -> None:
-    taker = Taker(["keep"])
-    desk = FakeDesk(taker)
-    try:
-        desk.answer(answer)
-        assert desk.held() == taker.kept
-    finally:
-        desk.close()
+def test_an_answer_of_any_shape_is_received(desk: FakeDesk, answer: Any) -> None:
+    receive(desk, answer, ["keep"])
 
 
 @FUZZ
-@given(parts=odd_parts)
+@given(parts=parts)
 @example(parts=[({}, {"MessageId"}, {})])
-def test_messages_that_arrive_after_the_consumer_ended_are_released(parts: Any) -> None:
-    taker = Taker(["keep"])
-    desk = FakeDesk(taker)
+def test_messages_that_arrive_after_the_consumer_ended_are_released(
+    desk: FakeDesk, parts: Any
+) -> None:
+    batch = next(BATCHES)
+    good = {f"good#{batch}-{number}" for number in range(len(parts))}
+    desk.consumer.cancel()
     try:
-        desk.consumer.cancel()
-        desk.answer({"Messages": batch_of(parts)})
+        desk.take = taker = Taker(["keep"])
+        desk.answer({"Messages": batch_of(parts, batch)})
+        wait_until(lambda: desk.released() >= good)
         assert taker.seen == []
-        assert desk.held() == set()
-        assert desk.keeper.ending >= len(parts)
+        assert desk.held() == desk.slots_taken() == set()
     finally:
-        desk.close()
+        desk.consume()

@@ -1,4 +1,8 @@
-"""Which call is due when, over all queues, and what changes of leases leave behind."""
+"""The agenda: which call is due when, over all queues, and how leases share few calls.
+
+The leases that expire first go first, no queue takes every call from the others, and what has ended
+leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,92 @@ import weakref
 
 import pytest
 
-from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE, Agenda
-from celery_sqs_heartbeat.leases.calls import CallKind
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.policy import entry_for
+from celery_sqs_heartbeat.leases.agenda import Agenda
+from celery_sqs_heartbeat.leases.lease import Lease
+from tests.unit.book_scripts import START, TERMS, Book
+from tests.unit.scripts import table
 
-TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 #: Beyond twice the leases that it has.
 SLACK = 32
+BATCHES = """
+a call is filled up with the next leases of its queue:
+    receive m1..m12 every=1; receive x queue_url=other; 20 sizes 10
+of more than ten that are due, the most urgent go first:
+    receive a; 1 receive m1..m20; 1 receive b; 25 sizes 10 10 2; answer 3 done; b expires_at=55;
+    a expires_at=30
+of those that are due, the one that expires first goes first:
+    receive a; 0.5 receive b; 20 calls extend a=30 b=30; answer throttled failed; due 20.05;
+    20.3 calls extend a=30 b=30
+a queue has four calls of a kind in flight, and others are made:
+    receive m1..m100; receive x queue_url=other; 20 sizes 10 10 10 10 1; sizes; answer done;
+    sizes 10
+full calls that are due soon are made at once:
+    receive m1..m30 every=0.00166; 20 sizes 10 10 10; confirm; m30 expires_at=50
+calls that are not full wait until they are due:
+    receive m1..m15 every=0.003; 20 sizes 10; due 20.03; 20.042 sizes 5
+those that are due later wait, too:
+    receive m1..m30 every=0.0052; 20 sizes 10
+a retry is not made early:
+    receive m1..m11; 20 sizes 10 1; answer failed; answer failed; 20.01 receive n1..n20 hidden=10;
+    sizes 10 10; n20 pending=extend; m1 pending=none
+a lease that broke a shared call has one of its own:
+    receive a; receive b; 20 calls extend a=30 b=30; answer malformed;
+    calls extend a=30 | extend b=30; confirm; receive c hidden=10; calls extend c=30
+also beside one that is more urgent:
+    receive a; receive b; 20 calls extend a=30 b=30; answer malformed; receive c hidden=9;
+    calls extend c=30 | extend a=30 | extend b=30
+"""
+ACKS = """
+an ack waits for others for a moment:
+    receive m1..m3; done m1; sizes; due 0.05; 0.05 sizes 1; confirm; left 2; ending 0
+and takes those with it that come meanwhile:
+    receive m1..m4; done m1; 0.02 done m2; 0.04 done m3; due 0.05; 0.051 calls delete m1 m2 m3
+the ack of the last held message waits for none:
+    receive m1..m3; done m1..m3; sizes 3
+acks are sent as soon as they fill a batch:
+    receive m1..m40; done m1..m9; sizes; done m10; sizes 10; confirm; done m11..m15; sizes;
+    +0.05 sizes 5
+those that a full batch leaves behind count for the next:
+    receive m1..m40; done m1..m13; sizes 10; confirm; done m14..m19; sizes; done m20; sizes 10
+a message of another queue is not waited for:
+    receive m1; receive x queue_url=other; done m1; sizes 1
+one that was released is not waited for:
+    receive m1..m2; release m2; sizes 1; done m1; calls delete m1
+one that was let expire is not waited for:
+    receive m1..m2; drop m2; done m1; sizes 1
+deletes that failed do not make later acks hurry:
+    receive m1..m30; done m1..m10; sizes 10; answer failed; done m11; sizes
+short tasks, one at a time, share their deletes:
+    receive m1; done m1; sizes 1; confirm; 0.0125 receive m2; done m2; sizes; 0.025 receive m3;
+    done m3; sizes; 0.05 receive m4; done m4; sizes 3
+"""
+
+
+@table(BATCHES)
+def test_of_calls(script: str) -> None:
+    Book().play(script)
+
+
+@table(ACKS)
+def test_of_acks(script: str) -> None:
+    Book().play(script)
+
+
+def test_leases_received_apart_drift_into_common_batches() -> None:
+    book = Book().play("receive m1..m5 every=3; run 600 extend=done")
+    kinds = [event.call_number for event in book.events]
+    assert max(kinds) == pytest.approx(600 / 20, abs=2)
+
+
+def test_deletes_that_fail_over_and_over_do_not_delay_a_new_one() -> None:
+    # More deletes than are called within five seconds. After that time each is tried again.
+    book = Book().play("receive m1..m600 threshold=1; done m1..m600; 5 receive new; done new")
+    while book.book.get("new") is not None and book.now < START + 25:
+        book.now += 0.5
+        for call in book.plan():
+            is_new = [each.receipt_handle == "new" for each in call.entries]
+            book.answer(call, *("done" if each else "failed" for each in is_new))
+    assert book.book.get("new") is None
 
 
 class Placed(Lease):
@@ -24,89 +106,19 @@ class Placed(Lease):
     __slots__ = ("__weakref__",)
 
 
-def lease(
-    name: str = "m", *, expires_at: float = 30.0, extend_at: float | None = None, queue: str = "q"
-) -> Lease:
-    made = Placed(queue_url=queue, message_id=name, terms=TERMS, held_since=0.0)
+def lease(number: int, expires_at: float = 30.0) -> Lease:
+    queue = "abc"[number % 3]
+    made = Placed(queue_url=queue, message_id=str(number), terms=TERMS, held_since=0.0)
     made.lasts_until(expires_at, math.inf)
-    if extend_at is not None:
-        made.attempts, made.extend_at = 1, extend_at
     return made
-
-
-def holding(*leases: Lease) -> Agenda:
-    agenda = Agenda()
-    for each in leases:
-        agenda.add(each)
-        agenda.put(each)
-    return agenda
-
-
-def planned(agenda: Agenda, now: float, room: int = 16) -> list[list[str]]:
-    calls = agenda.plan(now, room, entry_for)
-    return [[entry.lease.message_id for entry in call.entries] for call in calls]
-
-
-@pytest.mark.parametrize(
-    ("leases", "first"),
-    [
-        ([lease("a", expires_at=29), lease("b", expires_at=30)], "a"),
-        ([lease("a", expires_at=30), lease("b", expires_at=29, queue="other")], "b"),
-        # A retry is due later than a new lease, but expires sooner.
-        ([lease("new", expires_at=30), lease("retry", expires_at=28, extend_at=20.5)], "retry"),
-        ([lease("new", expires_at=30), lease("retry", expires_at=31, extend_at=20.5)], "new"),
-        (
-            [lease("new", expires_at=30), lease("r", expires_at=28, extend_at=20.5, queue="other")],
-            "r",
-        ),
-    ],
-)
-def test_of_the_leases_that_are_due_the_one_that_expires_first_goes_first(
-    leases: list[Lease], first: str
-) -> None:
-    assert planned(holding(*leases), 21.0, room=1)[0][0] == first
-
-
-def test_a_lease_that_is_not_due_waits_although_it_expires_first() -> None:
-    agenda = holding(lease("new", expires_at=30), lease("retry", expires_at=28, extend_at=23))
-    assert agenda.next_due(0.0, 1) == 20
-    assert planned(agenda, 19.9) == []
-
-
-def test_a_queue_has_four_calls_of_a_kind_in_flight_at_most() -> None:
-    agenda = holding(*(lease(f"m{number}") for number in range(70)), lease("x", queue="other"))
-    calls = agenda.plan(20.0, 16, entry_for)
-    assert [call.queue_url for call in calls].count("q") == MAX_CALLS_PER_LANE
-    assert len(calls) == agenda.in_flight == MAX_CALLS_PER_LANE + 1
-    assert planned(agenda, 20.1) == []
-    agenda.end(calls[0])
-    assert [len(each) for each in planned(agenda, 20.1)] == [10]
-
-
-def test_a_queue_that_refuses_is_probed_with_one_entry_at_a_time() -> None:
-    agenda = holding(*(lease(f"m{number}") for number in range(30)))
-    for call in agenda.plan(20.0, 1, entry_for):
-        agenda.end(call)
-    agenda.refuse("q", CallKind.CHANGE_VISIBILITY, 25.0)
-    assert planned(agenda, 24.0) == []
-    assert agenda.next_due(24.0, 1) == 25
-    assert [len(each) for each in planned(agenda, 25.0)] == [1]
-    agenda.grant("q", CallKind.CHANGE_VISIBILITY)
-    assert [len(each) for each in planned(agenda, 25.0)] == [10, 9]
-
-
-def test_a_lease_that_broke_a_shared_call_gets_calls_of_its_own() -> None:
-    leases = [lease(f"m{number}", expires_at=30 + number / 10) for number in range(4)]
-    leases[2].is_isolated = True
-    assert planned(holding(*leases), 20.3) == [["m0", "m1"], ["m2"], ["m3"]]
 
 
 def test_it_agrees_with_sorting_under_random_changes() -> None:
     rng = random.Random(7)
     agenda, held = Agenda(), dict[Lease, None]()
-    for step in range(5_000):
+    for step in range(2_000):
         if len(held) < 30 or rng.random() < 0.2:
-            each = lease(f"m{step}", queue=rng.choice("abc"))
+            each = lease(step)
             agenda.add(each)
             held[each] = None
         else:
@@ -128,34 +140,11 @@ def test_it_agrees_with_sorting_under_random_changes() -> None:
 def test_ended_leases_do_not_pile_up_until_their_extension_would_be_due() -> None:
     agenda = Agenda()
     passed: list[weakref.ref[Lease]] = []
-    for number in range(10_000):
-        each = lease(f"m{number}", expires_at=43_200.0 + number)
+    for number in range(2_000):
+        each = lease(number, 43_200.0 + number)
         agenda.add(each)
         agenda.put(each)
         agenda.remove(each)
         passed.append(weakref.ref(each))
     del each
-    assert sum(each() is not None for each in passed) <= SLACK + 1
-
-
-def test_a_lease_in_a_call_has_no_place_until_the_call_ends() -> None:
-    one = lease()
-    agenda = holding(one)
-    (call,) = agenda.plan(20.0, 1, entry_for)
-    agenda.put(one)
-    assert planned(agenda, 25.0) == []
-    assert agenda.end(call)
-    assert not agenda.end(call)
-    agenda.put(one)
-    assert planned(agenda, 25.0) == [["m"]]
-
-
-def test_a_release_that_waits_for_others_has_no_place_but_still_expires() -> None:
-    one = lease()
-    agenda = holding(one)
-    agenda.end_hold(one)
-    one.set_goal(Goal.RELEASE, 5.0, due=5.0)
-    agenda.put(one, waits_for_others=True)
-    assert agenda.next_due(5.0, 1) == one.expires_at
-    assert planned(agenda, 5.0) == []
-    assert list(agenda.pop_expired(30.0)) == [one]
+    assert sum(each() is not None for each in passed) <= 3 * (SLACK + 1)

@@ -1,4 +1,8 @@
-"""The table of leases that a worker's processes share: its leases, and what it shows of them."""
+"""The table of leases in shared memory: what a task reads of its lease is never half or another's.
+
+Each lease has its place until it ends, also over its keeper's death. In a full table none counts as
+lost.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from hypothesis import strategies as st
 from celery_sqs_heartbeat.current.table import (
     REACH,
     RECORD_BYTES,
+    Flag,
     LeaseBoard,
     Mark,
     Record,
@@ -24,29 +29,46 @@ from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTer
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
 
-#: One row: every lease competes for the same places.
-SMALLEST = REACH
-
 
 class Shown:
-    """A board, and what it shows of a lease."""
+    """A table, its board, and the leases that it shows. By default all compete for one row."""
 
-    def __init__(self, places: int = SMALLEST) -> None:
+    def __init__(self, places: int = REACH) -> None:
         self.memory = mmap(-1, Table.size_for(places))
         self.table = Table(self.memory)
+        self.leases: dict[str, Lease] = {}
+        self.replace_keeper()
+
+    def replace_keeper(self) -> None:
+        """Let the keeper die. Its leases are those of the next one, which has shown none yet."""
         self.board = LeaseBoard(self.table)
 
-    def record(self, lease: Lease) -> Record:
-        return self.table.read(key_of(lease.handles[0]))
+    def show(self, *handles: str) -> int | None:
+        """Show leases. Return the place of the last."""
+        for handle in handles:
+            self.board.show(self.leases.setdefault(handle, lease_of(handle)))
+        return self.place(handles[-1])
 
-    def mark(self, lease: Lease) -> Mark:
-        return self.record(lease).mark
+    def show_all(self) -> None:
+        """Do what a new keeper does first."""
+        for handle in self.leases:
+            self.show(handle)
+        self.board.note_all_shown()
 
-    def fill(self, count: int = SMALLEST) -> list[Lease]:
-        leases = [lease_of(f"filling-{number}") for number in range(count)]
-        for lease in leases:
-            self.board.show(lease)
-        return leases
+    def remove(self, handle: str) -> None:
+        self.board.remove(self.leases.pop(handle))
+
+    def place(self, handle: str) -> int | None:
+        return self.table.place_of(key_of(handle))
+
+    def record(self, handle: str) -> Record:
+        return self.table.read(key_of(handle))
+
+    def mark(self, handle: str) -> Mark:
+        return self.record(handle).mark
+
+    def fill(self, count: int = REACH) -> list[int | None]:
+        return [self.show(f"f{number}") for number in range(count)]
 
 
 @pytest.fixture
@@ -54,138 +76,113 @@ def shown() -> Shown:
     return Shown()
 
 
-def test_a_lease_is_read_as_it_was_shown_last(shown: Shown) -> None:
-    lease = lease_of("a", expires_at=1234.5)
-    shown.board.show(lease)
-    assert shown.record(lease)[:4] == (Mark.HELD, 1234.5, 30.0, 10.0)
-    lease.expires_at = 1264.5
-    shown.board.show(lease)
-    assert shown.record(lease).expires_at == 1264.5
-
-
-@pytest.mark.parametrize(
-    ("status", "mark"),
-    [
-        (LeaseStatus.OWNED, Mark.HELD),
-        (LeaseStatus.EXPIRED, Mark.HELD),
-        (LeaseStatus.LOST, Mark.LOST),
-        (LeaseStatus.CAPPED, Mark.CAPPED),
-        (LeaseStatus.REFUSED, Mark.REFUSED),
-    ],
-)
-def test_the_status_of_a_lease_is_shown(shown: Shown, status: LeaseStatus, mark: Mark) -> None:
-    lease = lease_of("a")
-    lease.status = status
-    shown.board.show(lease)
-    assert shown.mark(lease) is mark
-
-
-@pytest.mark.parametrize(
-    ("goal", "while_it_lasts", "afterwards"),
-    [
-        (Goal.HOLD, Mark.HELD, Mark.GIVEN_BACK),
-        (Goal.RELEASE, Mark.GIVEN_BACK, Mark.GIVEN_BACK),
-        (Goal.DELETE, Mark.ACKED, Mark.ACKED),
-    ],
-)
-def test_an_ended_lease_shows_how_it_ended(
-    shown: Shown, goal: Goal, while_it_lasts: Mark, afterwards: Mark
-) -> None:
-    lease = lease_of("a")
-    lease.goal = goal
-    shown.board.show(lease)
-    assert shown.mark(lease) is while_it_lasts
-    shown.board.remove(lease)
-    assert shown.mark(lease) is afterwards
-
-
-def test_a_task_that_opted_out_sees_its_lease_until_its_end(shown: Shown) -> None:
-    lease = lease_of("a", terms=replace(TERMS, extend=False))
-    shown.board.show(lease)
-    assert shown.mark(lease) is Mark.OPTED_OUT
-
-
-def test_a_redelivery_continues_the_claim(shown: Shown) -> None:
-    lease = lease_of("a", expires_at=10.0)
-    shown.board.show(lease)
+def test_a_lease_is_read_from_its_place_as_it_was_shown_last(shown: Shown) -> None:
+    place = shown.show("a")
+    lease = shown.leases["a"]
+    lease.expires_at, lease.hidden_until = 1264.5, 1270.0
+    assert shown.show("a") == place
+    assert shown.record("a") == Record(Mark.HELD, 1264.5, 30.0, 10.0, Flag.CERTAIN, 1270.0)
+    # A redelivery continues the claim.
     lease.take_receive(
         "b", receive_count=2, sent_at=8.0, expires_at=38.0, hidden_until=38.0, hidden_for=30
     )
-    shown.board.show(lease)
-    assert shown.table.read(key_of("a")).expires_at == 38.0
+    shown.show("a")
+    assert shown.record("a").expires_at == 38.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "mark", "afterwards"),
+    [
+        ({}, Mark.HELD, Mark.GIVEN_BACK),
+        ({"status": LeaseStatus.EXPIRED}, Mark.HELD, Mark.GIVEN_BACK),
+        ({"status": LeaseStatus.LOST}, Mark.LOST, Mark.GIVEN_BACK),
+        ({"status": LeaseStatus.CAPPED}, Mark.CAPPED, Mark.GIVEN_BACK),
+        ({"status": LeaseStatus.REFUSED}, Mark.REFUSED, Mark.GIVEN_BACK),
+        ({"terms": replace(TERMS, extend=False)}, Mark.OPTED_OUT, Mark.GIVEN_BACK),
+        ({"goal": Goal.RELEASE}, Mark.GIVEN_BACK, Mark.GIVEN_BACK),
+        ({"goal": Goal.DELETE}, Mark.ACKED, Mark.ACKED),
+    ],
+)
+def test_a_lease_shows_its_state_and_how_it_ended_until_its_place_is_needed(
+    shown: Shown, changes: dict[str, object], mark: Mark, afterwards: Mark
+) -> None:
+    place = shown.show("a")
+    for name, value in changes.items():
+        setattr(shown.leases["a"], name, value)
+    shown.show("a")
+    assert shown.mark("a") is mark
+    shown.remove("a")
+    assert shown.mark("a") is afterwards
+    assert shown.record("a").flags & Flag.OVER
+    shown.fill(REACH - 1)
+    assert shown.mark("a") is afterwards
+    assert shown.show("last") == place
+    assert (shown.place("a"), shown.mark("a")) == (None, Mark.GIVEN_BACK)
 
 
 def test_a_claim_stays_lost_when_another_on_the_same_message_follows_it(shown: Shown) -> None:
-    first, second = lease_of("a"), lease_of("b")
-    assert first.key == second.key
-    shown.board.show(first)
-    shown.board.remove(first)
-    shown.board.show(second)
-    assert shown.mark(first) is Mark.GIVEN_BACK
-    assert shown.mark(second) is Mark.HELD
+    shown.show("before", "a")
+    shown.remove("a")
+    shown.show("b")
+    assert lease_of("a").key == lease_of("b").key
+    assert (shown.mark("a"), shown.mark("b")) == (Mark.GIVEN_BACK, Mark.HELD)
+    # One that begins again under its handle has its place again.
+    place = shown.place("a")
+    assert shown.show("a") == place
+    assert shown.mark("a") is Mark.HELD
 
 
-def test_a_claim_that_begins_again_under_its_handle_is_not_confused_with_the_earlier_one(
-    shown: Shown,
-) -> None:
-    shown.board.show(lease_of("before"))
-    past, present = lease_of("a"), lease_of("a")
-    shown.board.show(past)
-    shown.board.remove(past)
-    shown.board.show(present)
-    assert shown.mark(present) is Mark.HELD
-
-
-def test_how_a_lease_ended_is_known_until_its_place_is_needed(shown: Shown) -> None:
-    ended = lease_of("a")
-    ended.goal = Goal.DELETE
-    shown.board.show(ended)
-    shown.board.remove(ended)
-    shown.fill(SMALLEST - 1)
-    assert shown.mark(ended) is Mark.ACKED
-    shown.board.show(lease_of("the last"))
-    assert shown.mark(ended) is Mark.GIVEN_BACK
-
-
-def test_the_place_that_is_free_for_longest_is_taken_first(shown: Shown) -> None:
-    first, second, *_ = shown.fill()
-    for lease in (second, first):
-        lease.goal = Goal.DELETE
-        shown.board.remove(lease)
-    shown.board.show(lease_of("new"))
-    assert shown.mark(second) is Mark.GIVEN_BACK
-    assert shown.mark(first) is Mark.ACKED
+def test_the_place_that_is_free_for_longest_is_taken(shown: Shown) -> None:
+    places = shown.fill()
+    for number in (5, 2, 9):
+        shown.remove(f"f{number}")
+    assert [shown.show(each) for each in "abc"] == [places[5], places[2], places[9]]
 
 
 def test_in_a_full_table_no_lease_counts_as_lost(shown: Shown) -> None:
-    leases = shown.fill()
-    late = lease_of("late")
-    shown.board.show(late)
-    assert shown.mark(late) is Mark.UNKNOWN
-    assert {shown.mark(lease) for lease in leases} == {Mark.HELD}
+    places = shown.fill()
+    assert sorted(place for place in places if place is not None) == list(range(REACH))
+    assert shown.show("late") is None
+    assert shown.mark("late") is Mark.UNKNOWN
+    assert {shown.mark(f"f{number}") for number in range(REACH)} == {Mark.HELD}
+    shown.remove("f0")
+    assert shown.table.is_short
+    shown.remove("late")
+    assert not shown.table.is_short
+    assert shown.mark("late") is Mark.GIVEN_BACK
+    # One that ended before it was shown takes nothing.
+    shown.board.remove(lease_of("never"))
+    assert (shown.place("never"), shown.table.is_short) == (None, False)
 
-    shown.board.remove(leases.pop())
-    assert shown.mark(late) is Mark.UNKNOWN
-    shown.board.remove(late)
+
+def test_the_leases_of_a_dead_keeper_keep_their_places_and_others_get_those_that_are_free(
+    shown: Shown,
+) -> None:
+    places = shown.fill()
+    shown.show("late")
+    free = shown.place("f3")
+    shown.remove("f3")
+    shown.replace_keeper()
+    assert shown.mark("f3") is Mark.GIVEN_BACK
+    assert [shown.show(handle) for handle in shown.leases if handle != "late"] == [
+        place for place in places if place != free
+    ]
+    assert shown.show("late") == free
+    # Until the new keeper has shown all, one of them may have none.
+    assert shown.table.is_short
+    shown.board.note_all_shown()
     assert not shown.table.is_short
 
 
-def test_a_lease_that_ends_without_a_place_leaves_nothing_behind(shown: Shown) -> None:
-    shown.fill()
-    late = lease_of("late")
-    shown.board.show(late)
-    shown.board.remove(late)
-    assert not shown.table.is_short
-    assert shown.mark(late) is Mark.GIVEN_BACK
-
-
-def test_a_record_that_is_half_written_is_not_read(shown: Shown) -> None:
-    lease = lease_of("a", expires_at=1.0)
-    shown.board.show(lease)
+def test_a_record_that_is_half_written_is_not_read(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.current.table.TRIES", 10)
+    shown.show("a")
     before = shown.memory[:]
-    lease.expires_at = 2.0
-    lease.status = LeaseStatus.LOST
-    shown.board.show(lease)
+    lease = shown.leases["a"]
+    lease.expires_at, lease.status = 2.0, LeaseStatus.LOST
+    shown.show("a")
     after = shown.memory[:]
     # A CPU writes word by word, and another CPU may see the words in any order.
     changed = [at for at in range(0, len(after), 4) if before[at : at + 4] != after[at : at + 4]]
@@ -193,19 +190,15 @@ def test_a_record_that_is_half_written_is_not_read(shown: Shown) -> None:
     for at in changed:
         shown.memory[:] = before
         shown.memory[at : at + 4] = after[at : at + 4]
-        assert shown.mark(lease) is Mark.UNKNOWN
+        assert shown.mark("a") is Mark.UNKNOWN
     shown.memory[:] = after
-    assert shown.mark(lease) is Mark.LOST
+    assert shown.mark("a") is Mark.LOST
 
 
-def test_a_receipt_handle_may_be_any_string(shown: Shown) -> None:
-    lease = lease_of("\ud800" + "x" * 2000)
-    shown.board.show(lease)
-    assert shown.mark(lease) is Mark.HELD
-
-
-def test_a_record_fits_a_line_of_the_cache() -> None:
-    assert len(Record(Mark.HELD).pack(key_of("a"))) == RECORD_BYTES == 64
+def test_a_record_fits_a_line_of_the_cache_and_its_handle_may_be_any_string(shown: Shown) -> None:
+    shown.show(odd := "\ud800" + "x" * 2000)
+    assert shown.mark(odd) is Mark.HELD
+    assert len(shown.record(odd).pack(key_of(odd))) == RECORD_BYTES == 64
 
 
 class Silent:
@@ -220,44 +213,48 @@ def test_a_keeper_still_shows_changes_after_it_was_stopped(shown: Shown) -> None
     keeper.start()
     for handle in ("a", "b"):
         keeper.receive("https://q", {"MessageId": handle, "ReceiptHandle": handle})
-        assert shown.table.read(key_of(handle)).mark is Mark.HELD
+        assert shown.mark(handle) is Mark.HELD
         keeper.let_expire(handle)
-        assert shown.table.read(key_of(handle)).mark is Mark.GIVEN_BACK
+        assert shown.mark(handle) is Mark.GIVEN_BACK
         keeper.stop()
 
 
 changes = st.tuples(
-    st.sampled_from(["show", "show", "remove"]),
-    st.integers(0, 3 * SMALLEST),
+    st.sampled_from(["show", "show", "show", "remove", "die"]),
+    st.integers(0, 3 * REACH),
     st.sampled_from(LeaseStatus),
     st.sampled_from(Goal),
 )
 
 
 @FUZZ
-@given(places=st.integers(SMALLEST, 2 * SMALLEST), changes=st.lists(changes, max_size=120))
-def test_the_table_behaves_like_a_dict(
+@given(places=st.integers(REACH, 2 * REACH), changes=st.lists(changes, max_size=100))
+def test_the_table_behaves_like_a_dict_also_over_deaths(
     places: int, changes: list[tuple[str, int, LeaseStatus, Goal]]
 ) -> None:
-    shown = Shown(places)
-    live: dict[str, Lease] = {}
-    ended: dict[str, Lease] = {}
-    most = 0
+    shown, ended, most = Shown(places), set[str](), 0
     for number, (change, which, status, goal) in enumerate(changes):
         handle = f"handle-{which}"
         if change == "show":
-            ended.pop(handle, None)
-            lease = live.setdefault(handle, lease_of(handle))
+            ended.discard(handle)
+            lease = shown.leases.setdefault(handle, lease_of(handle))
             lease.status, lease.goal, lease.expires_at = status, goal, float(number)
-            shown.board.show(lease)
-        elif handle in live:
-            ended[handle] = live.pop(handle)
-            shown.board.remove(ended[handle])
-        most = max(most, len(live))
-        without_place = [lease for lease in live.values() if shown.mark(lease) is Mark.UNKNOWN]
-        assert shown.table.is_short == bool(without_place)
-        assert most > SMALLEST or not without_place
-        for lease in live.values():
-            assert lease in without_place or shown.record(lease) == Record.of(lease)
-        for lease in ended.values():
-            assert shown.mark(lease) in {Mark.GIVEN_BACK, Mark.ACKED, Mark.UNKNOWN}
+            shown.show(handle)
+        elif change == "die":
+            had = {each: shown.place(each) for each in shown.leases}
+            shown.replace_keeper()
+            shown.show_all()
+            for each, place in had.items():
+                assert place in (None, shown.place(each))
+        elif handle in shown.leases:
+            ended.add(handle)
+            shown.remove(handle)
+        most = max(most, len(shown.leases))
+        taken = [shown.place(each) for each in shown.leases if shown.mark(each) is not Mark.UNKNOWN]
+        assert len(taken) == len(set(taken))
+        is_short = len(taken) < len(shown.leases)
+        assert shown.table.is_short == is_short
+        assert most > REACH or not is_short
+        for each, lease in shown.leases.items():
+            assert shown.record(each) == Record.of(lease) or shown.mark(each) is Mark.UNKNOWN
+        assert {shown.mark(each) for each in ended} <= {Mark.GIVEN_BACK, Mark.ACKED, Mark.UNKNOWN}

@@ -84,23 +84,18 @@ def test_a_wrong_option_is_named_with_its_value_and_its_rule(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("name", "value", "said"),
     [
-        *(
-            ({"visibility_timeout": value}, "from 0 to 43200")
-            for value in (-1, 43201, "x", float("inf"), [30])
-        ),
-        *(
-            ({"sqs-creation-attributes": value}, "a dict with a string for each")
-            for value in (5, {"DelaySeconds": 5})
-        ),
+        *(("visibility_timeout", each, "from 0 to 43200") for each in (-1, 43201, "x", [30])),
+        ("visibility_timeout", float("inf"), "from 0 to 43200"),
+        ("sqs-creation-attributes", 5, "a dict with a string for each"),
+        ("sqs-creation-attributes", {"DelaySeconds": 5}, "a dict with a string for each"),
     ],
 )
 def test_options_that_no_queue_can_be_created_with_are_named(
-    options: dict[str, Any], said: str
+    name: str, value: Any, said: str
 ) -> None:
-    (fault,) = creation_faults(options)
-    ((name, value),) = options.items()
+    (fault,) = creation_faults({name: value})
     assert fault.startswith(f"broker_transport_options[{name!r}]={value!r}: must be ")
     assert said in fault
 

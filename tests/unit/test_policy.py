@@ -1,6 +1,8 @@
-"""The rules of the policy, as tables."""
+"""The numbers of the policy: how long to hide, to wait, to pause and to hold, in seconds."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -8,147 +10,110 @@ from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 
 
-def lease(*, received_at: float = 0.0, expires_at: float, max_lease: float = 43_195) -> Lease:
+def wait(longest: int, timeout: float, threshold: float) -> int:
+    return policy.longest_wait(longest, visibility_timeout=timeout, threshold=threshold)
+
+
+def lease(expires_at: float, max_lease: float = 43_195, held_since: float = 0.0) -> Lease:
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=max_lease)
-    return Lease(
-        queue_url="q",
-        message_id="m",
-        terms=terms,
-        held_since=received_at,
-        received_at=received_at,
-        expires_at=expires_at,
-        hidden_until=expires_at,
-    )
+    held = Lease(queue_url="q", message_id="m", terms=terms, held_since=held_since)
+    held.expires_at = held.hidden_until = expires_at
+    return held
+
+
+def next_timeout(now: float, expires_at: float, max_lease: float = 43_195) -> int:
+    return policy.next_timeout(lease(expires_at, max_lease), now)
+
+
+def timeout_after_an_older_receive(now: float) -> int:
+    return policy.next_timeout(lease(43_180.0, 10**9, held_since=20.0), now)
+
+
+def retry(attempts: int, margin: float, throttled: bool, jitter: float) -> float:
+    return policy.retry_delay(attempts, margin=margin, throttled=throttled, jitter=jitter)
+
+
+def probe(refusals: int, jitter: float = 1.0) -> float:
+    return policy.probe_delay(refusals, jitter=jitter)
+
+
+def refused_delete(refusals: int, jitter: float = 1.0) -> float:
+    return policy.refused_delete_delay(refusals, jitter=jitter)
+
+
+def release(delay: float, now: float) -> int:
+    return policy.cut_release_delay(lease(1e6), delay, now)
+
+
+def threshold(given: float | None, timeout: int) -> float:
+    return LeaseTerms.of(timeout, given).with_room().threshold
+
+
+def hold_eta(timeout: float, threshold: float) -> float:
+    return policy.default_hold_eta(visibility_timeout=timeout, threshold=threshold)
+
+
+def half_over(now: float) -> bool:
+    return policy.is_half_over(lease(1e6, 50), now)
 
 
 @pytest.mark.parametrize(
-    ("arrived_at", "visibility_timeout", "expected"),
+    ("rule", "given", "expected"),
     [
-        pytest.param(0.1, 30, 30.0, id="a fast answer counts from when the poll was sent"),
-        pytest.param(19.0, 30, 30.0, id="a long poll does, too"),
-        pytest.param(19.0, 0, 29.0, id="with an unknown timeout the threshold counts"),
+        pytest.param(wait, (10, 30, 10), 10, id="a poll waits for so long"),
+        pytest.param(wait, (20, 30, 10), 20, id="if the threshold is left at its end"),
+        pytest.param(wait, (20, 30, 10.5), 19, id="in whole seconds"),
+        pytest.param(wait, (20, 1, 0.3), 0, id="not at all with the shortest timeout"),
+        pytest.param(wait, (20, 0, 10), 20, id="without a limit where the timeout is unknown"),
+        pytest.param(next_timeout, (20.0, 30.0), 30, id="an extension is for the whole timeout"),
+        pytest.param(next_timeout, (43_175.0, 43_185.0, 10**9), 25, id="or the rest of 12 hours"),
+        pytest.param(next_timeout, (43_175.5, 43_185.0, 10**9), 24, id="rounded down"),
+        pytest.param(next_timeout, (43_190.0, 43_195.0), 0, id="or none, with nothing to gain"),
+        pytest.param(next_timeout, (43_200.0, 43_195.0), 0, id="or after the 12 hours"),
+        pytest.param(next_timeout, (90.0, 95.0, 100), 10, id="or the rest of max_lease"),
+        pytest.param(next_timeout, (10.0, 45.0), 0, id="it never shortens a lease"),
+        pytest.param(next_timeout, (15.0, 45.0), 0, id="nor asks for what there is already"),
+        # Of two polls the later one may receive the message first.
+        pytest.param(timeout_after_an_older_receive, (43_175.0,), 25, id="from the latest receive"),
+        pytest.param(retry, (1, 10.0, False, 1.0), 0.05, id="the first retry comes soon"),
+        pytest.param(retry, (2, 10.0, False, 1.0), 0.1, id="then the pause doubles"),
+        pytest.param(retry, (1, 10.0, False, 0.0), 0.025, id="jitter takes up to half of it"),
+        pytest.param(retry, (1, 10.0, True, 1.0), 0.2, id="a throttle slows it down"),
+        pytest.param(retry, (9, 10.0, False, 1.0), 1.25, id="an eighth of the margin at most"),
+        pytest.param(retry, (9, 0.08, False, 1.0), 0.02, id="but never a hot loop"),
+        pytest.param(retry, (9, -1.0, False, 1.0), 5.0, id="after the expiry it does not hurry"),
+        pytest.param(retry, (500, 1e6, False, 1.0), 5.0, id="five seconds at most"),
+        pytest.param(probe, (1,), 0.2, id="a queue that refuses is probed soon"),
+        pytest.param(probe, (3,), 0.8, id="then more rarely"),
+        pytest.param(probe, (99,), 10.0, id="every ten seconds at last"),
+        pytest.param(probe, (99, 0.0), 5.0, id="less up to half of it"),
+        pytest.param(refused_delete, (2,), 0.4, id="a refused delete is tried like that"),
+        pytest.param(refused_delete, (99,), 30.0, id="every half minute at last"),
+        pytest.param(policy.call_patience, (0.5,), 0.6, id="a call may take 0.6 s"),
+        pytest.param(policy.call_patience, (30,), 10, id="or a third of the threshold"),
+        pytest.param(policy.call_patience, (600,), 20, id="but not more than 20 s"),
+        pytest.param(release, (0.2, 5.0), 1, id="a release delay is whole"),
+        pytest.param(release, (43_200, 43_100.0), 100, id="and fits the 12 hours"),
+        pytest.param(release, (-3, 5.0), 0, id="and is not negative"),
+        pytest.param(threshold, (None, 30), 10, id="the threshold is a third"),
+        pytest.param(threshold, (29.9, 30), 29.9, id="or what is given"),
+        pytest.param(threshold, (30, 30), 10, id="unless each extension would be due at once"),
+        pytest.param(hold_eta, (30, 10), 60, id="an ETA of a minute is held"),
+        pytest.param(hold_eta, (90, 30), 120, id="or as long as two extensions last"),
+        pytest.param(hold_eta, (43_200, 14_400), 43_200, id="and 12 hours at most"),
+        pytest.param(half_over, (25.0,), False, id="at half of its time a lease is not half over"),
+        pytest.param(half_over, (25.1,), True, id="but after it"),
     ],
 )
-def test_the_first_expiry_is_the_earliest_possible(
-    arrived_at: float, visibility_timeout: int, expected: float
+def test_a_rule_of_the_policy(
+    rule: Callable[..., float], given: tuple[float, ...], expected: float
 ) -> None:
-    expiry = policy.first_expiry(
-        sent_at=0.0,
-        arrived_at=arrived_at,
-        visibility_timeout=visibility_timeout,
-        threshold=10,
-    )
-    assert expiry == expected
-
-
-@pytest.mark.parametrize(
-    ("wait", "visibility_timeout", "threshold", "expected"),
-    [
-        pytest.param(10, 30, 10, 10, id="the requested wait"),
-        pytest.param(20, 30, 10, 20, id="the longest wait that leaves the threshold"),
-        pytest.param(20, 30, 10.5, 19, id="whole seconds"),
-        pytest.param(20, 6, 2, 4, id="less for a short timeout"),
-        pytest.param(20, 1, 0.3, 0, id="none for the shortest"),
-        pytest.param(20, 0, 10, 20, id="no limit where the timeout is unknown"),
-    ],
-)
-def test_a_receive_waits_only_so_long_that_the_threshold_remains_at_its_end(
-    wait: int, visibility_timeout: int, threshold: float, expected: int
-) -> None:
-    longest = policy.longest_wait(wait, visibility_timeout=visibility_timeout, threshold=threshold)
-    assert longest == expected
-
-
-@pytest.mark.parametrize(
-    ("now", "expires_at", "max_lease", "expected"),
-    [
-        pytest.param(20.0, 30.0, 43_195, 30, id="the full timeout"),
-        pytest.param(43_175.0, 43_185.0, 10**9, 25, id="cut to the rest of the 12 hours"),
-        pytest.param(43_175.5, 43_185.0, 10**9, 24, id="and rounded down, never past them"),
-        pytest.param(43_190.0, 43_195.0, 43_195, 0, id="nothing to gain"),
-        pytest.param(43_200.0, 43_195.0, 43_195, 0, id="the 12 hours have passed"),
-        pytest.param(90.0, 95.0, 100, 10, id="cut to max_lease"),
-        pytest.param(10.0, 45.0, 43_195, 0, id="it never shortens"),
-        pytest.param(15.0, 45.0, 43_195, 0, id="nor requests what it already has"),
-    ],
-)
-def test_next_timeout(now: float, expires_at: float, max_lease: float, expected: int) -> None:
-    assert policy.next_timeout(lease(expires_at=expires_at, max_lease=max_lease), now) == expected
-
-
-def test_the_12_hours_count_from_the_latest_receive_even_if_sent_before_the_first() -> None:
-    held = lease(received_at=20.0, expires_at=43_180.0, max_lease=10**9)
-    held.received_at = 0.0
-    assert policy.lease_end(held) == 43_200.0
-    assert policy.next_timeout(held, 43_175.0) == 25
-
-
-@pytest.mark.parametrize(
-    ("attempts", "margin", "throttled", "jitter", "expected"),
-    [
-        pytest.param(1, 10.0, False, 1.0, 0.05, id="the first retry comes soon"),
-        pytest.param(2, 10.0, False, 1.0, 0.1, id="then it doubles"),
-        pytest.param(1, 10.0, False, 0.0, 0.025, id="jitter takes up to half of it"),
-        pytest.param(1, 10.0, True, 1.0, 0.2, id="a throttle slows it down"),
-        pytest.param(9, 10.0, False, 1.0, 1.25, id="at most an eighth of the margin"),
-        pytest.param(9, 0.08, False, 1.0, 0.02, id="but never a hot loop"),
-        pytest.param(9, -1.0, False, 1.0, 5.0, id="after the expiry it does not hurry"),
-        pytest.param(500, 1e6, False, 1.0, 5.0, id="five seconds at most"),
-    ],
-)
-def test_retry_delay(
-    attempts: int, margin: float, throttled: bool, jitter: float, expected: float
-) -> None:
-    assert policy.retry_delay(
-        attempts, margin=margin, throttled=throttled, jitter=jitter
-    ) == pytest.approx(expected)
+    assert rule(*given) == pytest.approx(expected)
 
 
 def test_a_margin_of_a_second_allows_many_retries() -> None:
     margin, tries = 1.3, 0
     while margin > 0.05:
         tries += 1
-        margin -= policy.retry_delay(tries, margin=margin, throttled=False, jitter=1.0)
+        margin -= retry(tries, margin, False, 1.0)
     assert tries >= 15
-
-
-@pytest.mark.parametrize(
-    ("delay", "now", "expected"),
-    [(0, 5.0, 0), (0.2, 5.0, 1), (900, 5.0, 900), (43_200, 43_100.0, 100), (-3, 5.0, 0)],
-)
-def test_a_release_delay_is_whole_and_fits_the_12_hours(
-    delay: float, now: float, expected: int
-) -> None:
-    assert policy.cut_release_delay(lease(expires_at=1e6), delay, now) == expected
-
-
-@pytest.mark.parametrize(
-    ("timeout", "threshold", "expected"),
-    [
-        (30, 10, 10),
-        (30, 29.9, 29.9),
-        pytest.param(30, 30, 10, id="due at once after the confirmation"),
-        pytest.param(15, 20, 5, id="due before it is confirmed"),
-    ],
-)
-def test_a_threshold_leaves_room_for_the_time_between_two_extensions(
-    timeout: int, threshold: float, expected: float
-) -> None:
-    terms = LeaseTerms(visibility_timeout=timeout, threshold=threshold).with_room()
-    assert terms.threshold == expected
-
-
-@pytest.mark.parametrize(
-    ("visibility_timeout", "threshold", "expected"),
-    [
-        pytest.param(30, 10, 60, id="a minute at least"),
-        pytest.param(90, 30, 120, id="two extensions"),
-        pytest.param(1_800, 600, 2_400, id="kombu's timeout"),
-        pytest.param(43_200, 14_400, 43_200, id="SQS's 12 hours at most"),
-    ],
-)
-def test_an_eta_is_held_for_as_long_as_that_is_cheaper_than_parking(
-    visibility_timeout: int, threshold: float, expected: float
-) -> None:
-    hold = policy.default_hold_eta(visibility_timeout=visibility_timeout, threshold=threshold)
-    assert hold == expected

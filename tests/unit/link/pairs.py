@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +19,15 @@ SMALL_BUFFER = 4_096
 def pack(messages: Sequence[Message]) -> bytes:
     """Return messages as lines."""
     return b"".join(map(write, messages))
+
+
+def in_child(check: Callable[[], bool]) -> bool:
+    """Return whether a check holds in a forked child."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        os._exit(0 if check() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 class Far:

@@ -1,4 +1,8 @@
-"""The attendant starts a worker's keeper, reads its messages, replaces it and ends it."""
+"""The attendant starts a worker's keeper, reads its messages, replaces it and ends it.
+
+A keeper that dies, hangs or sends garbage is replaced, and the next continues with every lease. One
+that only waits for a CPU, or whose worker was stopped itself, is not taken to hang.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from mmap import mmap
 from typing import Any
 
@@ -21,14 +27,18 @@ from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import child as child_module
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.child import LOOK_SECONDS, LivenessMonitor, is_busy, is_unfit
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import ROOT, Hello
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.held import HeldClock
 from tests.support.leases import lease_of
 from tests.support.linked import message_of
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
+from tests.unit.scripts import table
 
 #: How many looks without a tick show that a keeper hangs.
 LOOKS = child_module._LOOKS
@@ -37,16 +47,7 @@ LONG_LIFE = 61.0
 #: The kernel's limit on process ids: no process has this one or a higher one.
 NO_PID = 1 << 22
 TERMS = LeaseTerms(visibility_timeout=3_600, threshold=1_200)
-LOST = Event(
-    kind=EventKind.LEASE_LOST,
-    at=1.0,
-    queue_url="https://q",
-    message_id="m",
-    task=None,
-    task_id=None,
-    receive_count=1,
-    slack=0.0,
-)
+LOST = Event.of(EventKind.LEASE_LOST, lease_of("m"), 1.0)
 
 
 class ShiftedClock:
@@ -81,32 +82,33 @@ class FakeChild:
     def describe_end(self) -> str:
         return self.end_as or "still running"
 
-    def die(self, how: str) -> None:
+    def die(self, how: str = "signal SIGKILL") -> None:
         self.far.close()
         self.end_as = how
 
     def say(self, *said: Any) -> None:
         self.far.send(pack(said))
 
-    def heard(self) -> list[list[Any]]:
-        """Return all messages that the keeper has got so far."""
-        if not self.end_as:
+    def heard(self, kind: str = "") -> list[list[Any]]:
+        """Return the messages that the keeper has got so far, of one kind or all."""
+        if self.far.connection.fileno() >= 0:
             self.said += self.far.read()
-        return self.said
+        return [each for each in self.said if kind in ("", each[0])]
 
-    def has_heard(self, kind: str) -> bool:
-        return any(each[0] == kind for each in self.heard())
+    def wait_for(self, *kinds: str) -> FakeChild:
+        wait_until(lambda: all(self.heard(kind) for kind in kinds), tell=lambda: self.said)
+        return self
 
 
 class Attended:
     """A worker whose keepers are started by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.clock = ShiftedClock()
         self.table = Table(mmap(-1, Table.size_for(REACH)))
         ours, self.theirs = delivery_sockets()
-        self.held = HeldMessages(self.table)
-        self.keeper = LinkedKeeper(self.held, Inlet(ours.detach()), clock=self.clock)
+        held = HeldMessages(self.table)
+        self.keeper = LinkedKeeper(held, Inlet(ours.detach()), clock=clock or self.clock)
         self.outlet = Outlet(os.dup(self.theirs.fileno()), 1)
         self.children: list[FakeChild] = []
         self.events: list[Event] = []
@@ -122,6 +124,7 @@ class Attended:
             start=self.start,
             clock=self.clock,
         )
+        self.attendant.begin()
 
     def start(self, link: int, *_: int) -> FakeChild:
         if self.refusals:
@@ -141,16 +144,23 @@ class Attended:
     def child(self) -> FakeChild:
         return self.children[-1]
 
-    def receive(self, name: str) -> None:
-        """Have a keeper hand a message over."""
-        lease = lease_of(name, message_id=name, expires_at=self.clock() + 3_600, terms=TERMS)
-        header = (1, "q", *messages.lease_fields(lease))
-        self.outlet.send([(header, message_of(name, name, 1))])
+    def receive(self, *names: str) -> None:
+        """Have a keeper hand messages over."""
+        for name in names:
+            lease = lease_of(name, message_id=name, expires_at=self.clock() + 3_600, terms=TERMS)
+            header = (1, "q", *messages.lease_fields(lease))
+            self.outlet.send([(header, message_of(name, name, 1))])
         self.keeper.pull()
 
-    def wait_for_child(self, number: int) -> FakeChild:
+    def next_child(self, number: int) -> FakeChild:
         wait_until(lambda: len(self.children) >= number)
-        return self.children[number - 1]
+        return self.children[number - 1].wait_for("hello")
+
+    def tick(self, ago: float = 0.0) -> None:
+        """Let the keeper tick, and the attendant see it."""
+        self.table.tick = self.clock() - ago
+        seconds, self.clock.more = self.seconds, self.clock.more + 1
+        wait_until(lambda: self.seconds > seconds)
 
     def stop(self) -> None:
         if not self.child.end_as:
@@ -165,81 +175,70 @@ class Attended:
 def attended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
     monkeypatch.setattr(attending, "_END_SECONDS", 30.0)
     # A keeper that ticked once does not hang while this thread stalls.
-    monkeypatch.setattr(child_module, "_LOOKS", PATIENCE / child_module.LOOK_SECONDS)
+    monkeypatch.setattr(child_module, "_LOOKS", PATIENCE / LOOK_SECONDS)
     attended = Attended()
-    attended.attendant.begin()
     attended.attendant.start()
     yield attended
     attended.stop()
 
 
-def test_a_new_keeper_gets_a_hello_and_all_that_the_worker_says(attended: Attended) -> None:
-    attended.receive("m")
-    attended.keeper.done("m")
-    wait_until(lambda: attended.child.has_heard("done"))
-    assert [each[0] for each in attended.child.heard()] == ["hello", "done"]
-    assert attended.attendant.pid == attended.child.pid
-
-
-def test_the_keepers_messages_are_handled(
+def test_both_sides_hear_each_other_and_a_handler_that_fails_affects_nothing_else(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.receive("m")
-    line = {"name": "celery_sqs_heartbeat.x", "level": 40, "text": "a line", "created": 1.0}
-    attended.child.say(
-        messages.event(LOST),
-        ("log", {**line, "error": None}),
-        ("stats", {"health": 1}),
-        ("over", "m"),
-    )
+    attended.keeper.done("m")
+    child = attended.child.wait_for("done")
+    assert [each[0] for each in child.heard()] == ["hello", "done"]
+    assert attended.attendant.pid == child.pid
+    bad = messages.event(LOST)
+    bad[1][list(Event.__slots__).index("cause")] = "bad handler"
+    line = {"name": ROOT, "level": 40, "text": "a line", "created": 1.0, "error": None}
+    stats = ("stats", {"health": {"late": True}})
+    child.say(bad, ("log", {}), messages.event(LOST), ("log", line), stats, ("over", "m"))
     wait_until(lambda: not len(attended.keeper))
     assert attended.events == [LOST]
-    assert attended.attendant.stats == {"health": 1}
+    assert attended.attendant.stats == {"health": {"late": True}}
     assert "a line" in caplog.messages
+    assert caplog.text.count("handling a message from the keeper failed") == 2
+    assert len(attended.children) == 1
 
 
 def test_a_keeper_follows_the_log_level_of_its_worker(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def level_at_hello(child: FakeChild) -> int:
-        wait_until(lambda: child.has_heard("hello"))
-        return int(child.heard()[0][2]["level"])
-
-    assert level_at_hello(attended.child) == logging.getLogger(ROOT).getEffectiveLevel()
+    levels = [logging.getLogger(ROOT).getEffectiveLevel()]
+    hellos = [attended.next_child(1).heard()[0]]
     caplog.set_level(7, ROOT)
-    wait_until(lambda: attended.child.has_heard("level"))
-    assert [each for each in attended.child.heard() if each[0] == "level"] == [["level", 7]]
+    attended.child.wait_for("level")
+    assert attended.child.heard("level") == [["level", 7]]
     caplog.set_level(8, ROOT)
-    attended.child.die("signal SIGKILL")
-    assert level_at_hello(attended.wait_for_child(2)) == 8
+    attended.child.die()
+    hellos.append(attended.next_child(2).heard()[0])
+    assert [hello[2]["level"] for hello in hellos] == [*levels, 8]
 
 
-def test_a_handler_that_fails_does_not_affect_other_messages(
-    attended: Attended, caplog: pytest.LogCaptureFixture
-) -> None:
-    attended.receive("m")
-    bad = messages.event(LOST)
-    bad[1][list(Event.__slots__).index("cause")] = "bad handler"
-    attended.child.say(bad, ("log", {}), ("over", "m"))
-    wait_until(lambda: not len(attended.keeper))
-    assert len(attended.children) == 1
-    assert caplog.text.count("handling a message from the keeper failed") == 2
-
-
-def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues(
+def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues_with_all_that_has_not_ended(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.keeper.order("pool", [1])
-    attended.receive("a")
-    attended.receive("b")
+    attended.receive("a", "b", "c")
+    attended.keeper.done("c")
+    attended.child.wait_for("pool", "done")
     attended.table.tick = attended.clock()
-    wait_until(lambda: attended.child.has_heard("pool"))
+    # What it sent before its death counts.
+    attended.child.say(("over", "c"))
     attended.child.die("signal SIGSEGV")
-    child = attended.wait_for_child(2)
-    wait_until(lambda: child.has_heard("resume"))
-    wait_until(lambda: len(child.heard()) >= 4)
-    kinds = [each[0] for each in child.heard()]
-    assert [each for each in kinds if each != "gap"] == ["hello", "pool", "resume", "resume"]
+    child = attended.next_child(2).wait_for("resume", "gap")
+    wait_until(lambda: len(child.heard("resume")) == 2)
+    assert [each[0] for each in child.heard()] == [
+        "hello",
+        "gap",
+        "pool",
+        "finished",
+        "resume",
+        "resume",
+    ]
+    assert attended.keeper.ending == 0
     assert not attended.attendant.is_ready
     attended.table.tick = attended.clock()
     assert attended.attendant.is_ready
@@ -247,81 +246,37 @@ def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues(
     assert "ended (signal SIGSEGV); another starts at once and continues with 2 leases" in line
 
 
-def test_messages_that_a_keeper_sent_before_its_death_count(attended: Attended) -> None:
-    attended.receive("m")
-    attended.keeper.done("m")
-    wait_until(lambda: attended.child.has_heard("done"))
-    attended.child.say(("over", "m"))
-    attended.child.die("signal SIGKILL")
-    child = attended.wait_for_child(2)
-    wait_until(lambda: child.has_heard("hello"))
-    assert not child.has_heard("resume")
-    assert attended.keeper.ending == 0
-
-
-def test_keepers_that_die_early_are_replaced_after_growing_pauses(
+def test_keepers_that_die_early_are_replaced_after_growing_pauses_until_one_lives_long(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 30.0)
     for number, pause in enumerate(pauses, start=1):
-        child = attended.wait_for_child(number)
-        wait_until(lambda child=child: child.has_heard("hello"))
-        child.die("exit status 1")
+        attended.next_child(number).die("exit status 1")
         text = f"another starts in {pause:g} s" if pause else "another starts at once"
-        wait_until(
-            lambda text=text, number=number: (
-                len(caplog.messages) == number and text in caplog.messages[-1]
-            )
-        )
+        wait_until(lambda number=number: len(caplog.messages) == number)
+        assert text in caplog.messages[-1]
         attended.clock.more += pause
-    attended.wait_for_child(len(pauses) + 1)
-
-
-def test_keepers_that_lived_long_are_replaced_at_once_and_each_death_counts(
-    attended: Attended, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in range(1, 4):
-        child = attended.wait_for_child(number)
-        wait_until(lambda child=child: child.has_heard("hello"))
-        seconds, attended.table.tick = attended.seconds, attended.clock()
-        attended.clock.more += 1
-        # The attendant has seen its tick.
-        wait_until(lambda seconds=seconds: attended.seconds > seconds)
+    for number in (9, 10):
+        child = attended.next_child(number)
+        attended.tick()
         attended.clock.more += LONG_LIFE
-        child.die("signal SIGKILL")
-    last = attended.wait_for_child(4)
-    wait_until(lambda: last.has_heard("gap"))
-    assert [each[2] for each in last.heard() if each[0] == "gap"] == [3]
+        child.die()
+    last = attended.next_child(11).wait_for("gap")
     assert caplog.text.count("another starts at once") == 3
+    # The journal records how long no keeper ran, and each death counts.
+    assert last.heard("gap")[0][2] == 10
 
 
 def test_the_gap_counts_from_the_last_tick_even_if_keepers_die_before_their_first(
     attended: Attended,
 ) -> None:
-    attended.table.tick = attended.clock() - 5.0
+    attended.tick(ago=5.0)
     for number in (1, 2):
-        child = attended.wait_for_child(number)
-        wait_until(lambda child=child: child.has_heard("hello"))
-        child.die("signal SIGKILL")
+        attended.next_child(number).die()
         attended.clock.more += 1.0
-    last = attended.wait_for_child(3)
-    wait_until(lambda: last.has_heard("gap"))
-    ((_, seconds, deaths),) = [each for each in last.heard() if each[0] == "gap"]
+    ((_, seconds, deaths),) = attended.next_child(3).wait_for("gap").heard("gap")
     assert seconds > 5.0
     assert deaths == 2
-
-
-def test_a_keeper_that_lived_long_is_replaced_at_once_again(
-    attended: Attended, caplog: pytest.LogCaptureFixture
-) -> None:
-    attended.child.die("exit status 1")
-    second = attended.wait_for_child(2)
-    wait_until(lambda: second.has_heard("hello"))
-    attended.table.tick = attended.clock()
-    attended.clock.more += 60.0
-    second.die("exit status 1")
-    attended.wait_for_child(3)
-    assert caplog.text.count("another starts at once") == 2
 
 
 def test_a_keeper_that_hangs_is_killed_and_replaced(
@@ -330,136 +285,98 @@ def test_a_keeper_that_hangs_is_killed_and_replaced(
     monkeypatch.setattr(child_module, "_LOOKS", LOOKS)
     attended.receive("m")
     attended.table.tick = attended.clock()
-    child = attended.wait_for_child(2)
+    attended.next_child(2).wait_for("gap", "resume")
     assert attended.children[0].was_killed
-    wait_until(lambda: child.has_heard("resume"))
     assert "did nothing for a second, and was killed" in caplog.text
-    # The journal records how long no keeper ran.
-    assert child.heard()[1][0] == "gap"
 
 
 def test_a_keeper_whose_calls_hang_is_replaced_without_a_pause_but_not_before_a_minute(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
-    attended.receive("m")
-    attended.table.tick = attended.clock()
     attended.child.say(("stats", {"health": {"hanging": MOST_HANGING}}))
     wait_until(lambda: bool(attended.attendant.stats))
-    seconds = attended.seconds
-    attended.clock.more += 1
-    wait_until(lambda: attended.seconds > seconds)
+    attended.tick()
     assert not attended.child.was_killed
     attended.clock.more += LONG_LIFE
-    child = attended.wait_for_child(2)
+    attended.next_child(2)
     assert attended.children[0].was_killed
-    wait_until(lambda: child.has_heard("resume"))
-    said = (
-        f"the keeper's process had {MOST_HANGING} calls that hang, and was killed; another starts"
-    )
-    assert f"{said} at once" in caplog.text
-    assert not child_module.is_unfit(MOST_HANGING - 1, LONG_LIFE)
-    assert [child_module.is_unfit(MOST_HANGING, age) for age in (59.9, 60.0)] == [False, True]
+    said = f"had {MOST_HANGING} calls that hang, and was killed; another starts at once"
+    assert said in caplog.text
+    ages = ((MOST_HANGING - 1, LONG_LIFE), (MOST_HANGING, 59.9), (MOST_HANGING, 60.0))
+    assert [is_unfit(*each) for each in ages] == [False, False, True]
 
 
-def test_a_keeper_that_sends_garbage_is_replaced(
-    attended: Attended, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("said", [b"\xff" * 100 + b"\n", pack([("what", 1)])])
+def test_a_keeper_that_sends_what_no_keeper_sends_is_replaced(
+    attended: Attended, caplog: pytest.LogCaptureFixture, said: bytes
 ) -> None:
-    attended.child.far.send(b"\xff" * 100 + b"\n")
-    attended.wait_for_child(2)
+    attended.child.far.send(said)
+    attended.next_child(2)
     assert attended.children[0].was_killed
     assert "replacing the keeper" in caplog.text
 
 
-def test_a_keeper_that_sends_an_unknown_message_is_replaced(attended: Attended) -> None:
-    attended.child.say(("what", 1))
-    attended.wait_for_child(2)
-    assert attended.children[0].was_killed
-
-
-def test_a_process_that_cannot_be_started_is_tried_again(
-    attended: Attended, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("what", ["process", "descriptors"])
+def test_what_the_system_refuses_is_tried_again(
+    attended: Attended,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
 ) -> None:
-    attended.refusals.append(OSError(11, "no more processes"))
-    attended.child.die("exit status 1")
-    wait_until(lambda: "no more processes; the worker tries again" in caplog.text)
-    assert not attended.attendant.is_ready
-    attended.clock.more += 30.0
-    attended.wait_for_child(2)
+    error = OSError(24, "none left")
 
-
-def test_a_worker_without_descriptors_tries_again(
-    attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def refuse() -> None:
-        raise OSError(24, "too many open files")
+        raise error
 
     with monkeypatch.context() as without:
-        without.setattr(socket, "socketpair", refuse)
+        if what == "process":
+            attended.refusals.append(error)
+        else:
+            without.setattr(socket, "socketpair", refuse)
         attended.child.die("exit status 1")
-        wait_until(lambda: "too many open files; the worker tries again" in caplog.text)
+        wait_until(lambda: "none left; the worker tries again" in caplog.text)
+    assert not attended.attendant.is_ready
     attended.clock.more += 30.0
-    attended.wait_for_child(2)
+    attended.next_child(2)
 
 
 def test_a_new_keeper_gets_all_leases_as_fast_as_it_reads_them(attended: Attended) -> None:
     """More than a socket holds is sent at once, not only at checks: the clock is stopped here."""
-    wait_until(lambda: attended.child.has_heard("hello"))
+    attended.next_child(1)
     attended.clock.stopped_at = attended.clock()
     for number in range(1_000):
         attended.receive(f"m{number}")
-        attended.child.heard()
-    attended.child.die("signal SIGKILL")
-    child = attended.wait_for_child(2)
-    wait_until(lambda: sum(each[0] == "resume" for each in child.heard()) == 1_000)
+    attended.child.die()
+    child = attended.next_child(2)
+    wait_until(lambda: len(child.heard("resume")) == 1_000)
     attended.clock.stopped_at = None
 
 
-def test_every_second_is_called_once_a_second() -> None:
-    attended = Attended()
-    attended.clock.stopped_at = 100.0
-    attended.attendant.begin()
-    attended.attendant.start()
-    attended.clock.stopped_at = 100.3
-    wait_until(lambda: attended.seconds == 1)
-    attended.clock.stopped_at = 101.4
-    wait_until(lambda: attended.seconds == 2)
-    attended.stop()
+def test_every_second_is_called_once_a_second(attended: Attended) -> None:
+    attended.next_child(1)
+    wait_until(lambda: attended.seconds)
+    began = attended.clock.stopped_at = attended.clock()
+    seconds = attended.seconds
+    for passed in (1, 2):
+        attended.clock.stopped_at = began + 1.1 * passed
+        wait_until(lambda passed=passed: attended.seconds == seconds + passed)
+    attended.clock.stopped_at = None
 
 
-# -- The end -----------------------------------------------------------------------------
+# -- The end -------------------------------------------------------------------------------------
 
 
-def test_a_keeper_that_exits_normally_is_not_replaced(attended: Attended) -> None:
+def test_a_keeper_that_exits_normally_is_not_replaced_but_one_that_dies_meanwhile_is(
+    attended: Attended,
+) -> None:
     attended.receive("m")
     attended.keeper.done("m")
-    child = attended.child
+    first = attended.child.wait_for("done")
 
     def obey() -> None:
-        # Before the stop, any exit would count as a death.
-        wait_until(lambda: child.has_heard("stop"))
-        child.say(("over", "m"), ("log", {}))
-        child.die("exit status 0")
-
-    thread = threading.Thread(target=obey)
-    thread.start()
-    attended.attendant.stop(5.0)
-    thread.join()
-    assert attended.keeper.ending == 0
-    assert len(attended.children) == 1
-
-
-def test_the_next_keeper_gets_the_stop_if_one_dies_meanwhile(attended: Attended) -> None:
-    attended.receive("m")
-    attended.keeper.done("m")
-    wait_until(lambda: attended.child.has_heard("done"))
-    first = attended.child
-
-    def obey() -> None:
-        wait_until(lambda: first.has_heard("stop"))
-        first.die("signal SIGKILL")
-        second = attended.wait_for_child(2)
-        wait_until(lambda: second.has_heard("stop") and second.has_heard("resume"))
-        second.say(("over", "m"))
+        first.wait_for("stop").die()
+        second = attended.next_child(2).wait_for("stop", "resume")
+        second.say(("over", "m"), ("log", {}))
         second.die("exit status 0")
 
     thread = threading.Thread(target=obey)
@@ -468,42 +385,115 @@ def test_the_next_keeper_gets_the_stop_if_one_dies_meanwhile(attended: Attended)
     thread.join()
     assert attended.keeper.ending == 0
     assert len(attended.children) == 2
+    attended.attendant.stop(5.0)
 
 
 def test_a_keeper_that_does_not_exit_is_killed(
     attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "_END_SECONDS", 0.1)
+    for name in ("_END_SECONDS", "_LAST_POLL_SECONDS"):
+        monkeypatch.setattr(attending, name, 0.1)
     attended.attendant.stop(0.1)
     assert attended.child.was_killed
     assert "did not exit in time; killing it" in caplog.text
 
 
-def test_a_second_stop_does_nothing(attended: Attended) -> None:
-    attended.child.die("exit status 0")
-    attended.attendant.stop(1.0)
-    attended.attendant.stop(1.0)
+def test_a_keeper_that_has_closed_its_link_at_the_workers_end_is_not_taken_to_hang(
+    attended: Attended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_module, "_LOOKS", LOOKS)
+    stopping = threading.Thread(target=attended.attendant.stop, args=(5.0,))
+    stopping.start()
+    child = attended.child.wait_for("stop")
+    # In this order: while its link is open, it must tick.
+    child.far.close()
+    attended.table.tick = attended.clock()
+    # More checks in a row without a tick than a working keeper may have.
+    time.sleep(2 * LOOKS * LOOK_SECONDS)
+    child.end_as = "exit status 0"
+    stopping.join()
+    assert len(attended.children) == 1
+    assert not child.was_killed
 
 
-def test_a_forked_child_does_not_keep_the_link_open(attended: Attended) -> None:
-    wait_until(lambda: attended.child.has_heard("hello"))
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)
-        # This does nothing: the keeper is not the child's.
-        attended.attendant.stop(50.0)
-        signal.pause()
+def test_a_forked_child_waits_for_no_lock_and_keeps_no_end_of_the_link_open() -> None:
+    held = HeldClock()
+    attended = Attended(held)
+    with held.amid_a_change(attended.keeper):  # type: ignore[arg-type]
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(PATIENCE))
+            # This does nothing: the keeper is not the child's.
+            attended.attendant.stop(50.0)
+            if attended.keeper.fileno() == -1:
+                signal.pause()
+            os._exit(1)
+    assert attended.keeper.fileno() >= 0
     try:
-        # This closes the worker's end of the link, as its exit would.
+        # This closes the worker's ends of the link, as its exit would.
+        attended.keeper.detach()
         attended.attendant.leave_to_parent()
-        wait_until(lambda: is_at_its_end(attended.child.far.connection))
+        for end in (attended.child.far.connection, attended.theirs):
+            end.setblocking(True)
+            while end.recv(1 << 16):
+                pass
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        os.kill(child, signal.SIGKILL)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        for end in (attended.child.far, attended.outlet._socket, attended.theirs):
+            end.close()
 
 
-def is_at_its_end(connection: socket.socket) -> bool:
-    try:
-        return connection.recv(1 << 20) == b""
-    except BlockingIOError:
-        return False
+# -- When a keeper hangs -------------------------------------------------------------------------
+
+#: A check is one of five a second. `look 4` are four that do not find that the keeper hangs.
+HANGS = """
+a keeper that ticks is at work:
+    tick; look 5; tick; look 5; tick; look 5
+one that does nothing for a second hangs:
+    tick; look 5; gone
+one that waits for a CPU has five seconds:
+    busy; tick; look 25; gone
+a check that comes late does not count:
+    tick; look 5; late 0.31; late 0.31; gone
+nor one after its worker was stopped for hours:
+    tick; look 1; late 7200; look 4; gone
+one that starts may take half a minute:
+    look 149; late 1; gone
+but a late check of it does not count:
+    late 100; gone
+one that stalls at its start has three seconds:
+    busy; look 5; idle; look 14; gone
+one whose disk is slow at its start has more:
+    busy; look 1; idle; look 14; busy; look 1; idle; look 14; busy; look 1; idle; look 14
+a new keeper is not taken for the last:
+    tick; look 5; gone; begin; look 20
+"""
+
+
+@table(HANGS)
+def test_when_a_keeper_counts_as_hanging(script: str) -> None:
+    clock, table, busy = FakeClock(1000.0), Table(bytearray(Table.size_for(REACH))), list[int]()
+    monitor = LivenessMonitor(table, clock, lambda: bool(busy))
+    for verb, *words in (step.split() for step in script.split(";")):
+        if verb == "tick":
+            table.tick = clock()
+        elif verb == "begin":
+            table.tick, monitor = 0.0, LivenessMonitor(table, clock)
+        elif verb in ("busy", "idle"):
+            busy[:] = [1] if verb == "busy" else []
+        else:
+            for _ in range(int(words[0]) if verb == "look" else 1):
+                clock.advance(float(words[0]) if verb == "late" else LOOK_SECONDS)
+                assert monitor.is_gone() is (verb == "gone")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says so")
+def test_a_process_is_busy_while_it_computes_and_not_when_it_is_stopped_or_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) as process:
+        wait_until(lambda: is_busy(process.pid))
+        os.kill(process.pid, signal.SIGSTOP)
+        wait_until(lambda: not is_busy(process.pid))
+        process.kill()
+    assert not is_busy(process.pid)
+    assert not is_busy(NO_PID)

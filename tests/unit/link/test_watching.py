@@ -13,22 +13,22 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import pytest
 
 from celery_sqs_heartbeat.link.watching import (
-    STALL_SECONDS,
     WatchedProcess,
     WorkerLoop,
     WorkerProcesses,
     wait_readable,
 )
+from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import wait_until
+from tests.unit.scripts import table, value_of
 
 Start = Callable[[], "subprocess.Popen[bytes]"]
 
-#: How long the loops here may wait for messages, in seconds.
-WAITS = 20.0
 #: Runs until its standard input ends.
 WAITING = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
 
@@ -67,57 +67,40 @@ def test_a_watched_process_is_alive_until_it_ends(start: Start) -> None:
     wait_until(lambda: watched.has_ended)
     watched.close()
     assert watched.has_ended
-
-
-@pytest.mark.usefixtures("_either_way")
-def test_a_process_that_ended_before_the_watch_has_ended(start: Start) -> None:
-    process = start()
-    process.kill()
-    process.wait()
+    # Nor is one that ended before the watch.
     assert WatchedProcess(process.pid).has_ended
-
-
-@pytest.mark.usefixtures("_either_way")
-def test_the_parent_process_is_alive() -> None:
-    assert not WatchedProcess(os.getppid()).has_ended
-
-
-@pytest.mark.usefixtures("_either_way")
-def test_a_process_of_another_user_is_alive() -> None:
-    assert not WatchedProcess(1).has_ended
+    # The parent, and a process of another user.
+    for pid in (os.getppid(), 1):
+        assert not WatchedProcess(pid).has_ended
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
-def test_a_zombie_has_ended(start: Start) -> None:
+def test_a_zombie_has_ended_and_a_system_that_forbids_descriptors_has_numbers(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = start()
     watched = WatchedProcess(process.pid)
+    monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=PermissionError(1, "not allowed")))
+    by_number = WatchedProcess(process.pid)
+    assert by_number.fileno() is None
+    assert not by_number.has_ended
     process.send_signal(signal.SIGKILL)
     wait_until(lambda: watched.has_ended)
     watched.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
-def test_processes_are_watched_without_pidfd_open_too(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(pid: int) -> int:
-        raise PermissionError(1, "not allowed")
-
-    monkeypatch.setattr(os, "pidfd_open", refuse)
-    process = start()
-    watched = WatchedProcess(process.pid)
-    assert watched.fileno() is None
-    assert not watched.has_ended
-    process.kill()
     process.wait()
-    assert watched.has_ended
+    assert by_number.has_ended
 
 
 @pytest.mark.usefixtures("_either_way")
 def test_a_task_may_run_while_its_process_lives(start: Start) -> None:
-    main, first, second = start(), start(), start()
+    main, first, second, unknown = start(), start(), start(), start()
     processes = WorkerProcesses(main.pid)
     processes.note_pool([first.pid, second.pid])
+    # One that the pool did not report is watched, too.
+    assert processes.may_run(unknown.pid)
+    unknown.kill()
+    unknown.wait()
+    assert not processes.may_run(unknown.pid)
     assert processes.may_run(first.pid)
     assert processes.may_run(main.pid)
     first.kill()
@@ -133,16 +116,6 @@ def test_a_task_may_run_while_its_process_lives(start: Start) -> None:
     second.kill()
     second.wait()
     assert not processes.may_run(None)
-
-
-@pytest.mark.usefixtures("_either_way")
-def test_a_process_that_the_pool_did_not_report_is_watched_too(start: Start) -> None:
-    main, unknown = start(), start()
-    processes = WorkerProcesses(main.pid)
-    assert processes.may_run(unknown.pid)
-    unknown.kill()
-    unknown.wait()
-    assert not processes.may_run(unknown.pid)
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
@@ -200,74 +173,49 @@ def test_a_descriptor_with_a_high_number_can_be_waited_for() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_closed_connection_is_readable() -> None:
+def test_a_closed_connection_is_readable_and_no_descriptor_never_is() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         theirs.close()
         assert wait_readable([ours.fileno()], None)
-
-
-def test_waiting_for_no_descriptor_ends_after_the_timeout() -> None:
     assert not wait_readable([], 0.01)
 
 
-class Watched:
-    """A loop whose time the test sets."""
-
-    def __init__(self, *, runs_tasks: bool = False) -> None:
-        self.now = 100.0
-        self.loop = WorkerLoop(lambda: self.now)
-        self.loop.watch(waits=WAITS, runs_tasks=runs_tasks)
-
-    def is_stalled_after(self, seconds: float, *, has_running: bool = False) -> bool:
-        self.now += seconds
-        self.loop.look(has_running=has_running)
-        return self.loop.is_stalled
-
-
-def test_a_loop_may_take_the_announced_wait_and_ten_seconds_more() -> None:
-    watched = Watched()
-    assert not watched.is_stalled_after(WAITS + STALL_SECONDS)
-    assert watched.is_stalled_after(0.1)
+#: A loop that may wait for 20 s. `look 5 stalled` is a check 5 s later, which finds a stall.
+STALLS = """
+it may take the announced wait and ten seconds more:
+    watch; look 30 ok; look 0.1 stalled; logged ERROR; look 5 stalled; logged ERROR
+the end of a stall is logged once:
+    watch; look 31 stalled; look 5 stalled; tick; look 0 ok; look 1 ok; logged ERROR WARNING
+it may be late during a task that runs in it:
+    watch tasks; run; look 10000 ok; idle; look 0 stalled
+but not if its tasks run elsewhere:
+    watch; run; look 10000 stalled
+that of a worker that ends is not watched:
+    watch; look 10000 stalled; age 10000; end; look 10000 ok; age none; tick; age none
+"""
 
 
-def test_a_stall_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    watched = Watched()
-    assert watched.is_stalled_after(WAITS + STALL_SECONDS + 1)
-    assert watched.is_stalled_after(5)
-    watched.loop.tick()
-    assert not watched.is_stalled_after(0)
-    assert not watched.is_stalled_after(1)
-    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
-    assert "has been stalled for 31.0 s" in caplog.messages[0]
-    assert "continues after 36.0 s" in caplog.messages[1]
-
-
-def test_a_loop_that_runs_tasks_may_be_late_only_during_a_task() -> None:
-    watched = Watched(runs_tasks=True)
-    assert not watched.is_stalled_after(10_000, has_running=True)
-    assert watched.is_stalled_after(0, has_running=False)
-
-
-def test_running_tasks_do_not_excuse_a_loop_that_runs_none() -> None:
-    assert Watched().is_stalled_after(10_000, has_running=True)
-
-
-def test_reading_the_state_between_two_checks_logs_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    watched = Watched()
-    watched.now += 10_000
-    assert not watched.loop.is_stalled
-    assert watched.loop.age == 10_000
-    assert not caplog.messages
-
-
-def test_the_loop_of_a_worker_that_ends_is_not_watched() -> None:
-    watched = Watched()
-    assert watched.is_stalled_after(10_000)
-    watched.loop.watch(waits=None, runs_tasks=False)
-    assert not watched.is_stalled_after(10_000)
-    assert watched.loop.age is None
-    watched.loop.tick()
-    assert watched.loop.age is None
+@table(STALLS)
+def test_of_the_workers_loop(script: str, caplog: pytest.LogCaptureFixture) -> None:
+    clock, running = FakeClock(100.0), False
+    loop = WorkerLoop(clock)
+    for verb, *words in (step.split() for step in script.split(";")):
+        match verb:
+            case "watch" | "end":
+                loop.watch(waits=20.0 if verb == "watch" else None, runs_tasks=bool(words))
+            case "tick":
+                loop.tick()
+            case "run" | "idle":
+                running = verb == "run"
+            case "look":
+                clock.advance(float(words[0]))
+                loop.look(has_running=running)
+                assert loop.is_stalled is (words[1] == "stalled")
+            case "age":
+                assert loop.age == value_of(words[0])
+            case "logged":
+                assert [record.levelname for record in caplog.records] == words
+    if "logged ERROR WARNING" in script:
+        assert "has been stalled for 31.0 s" in caplog.messages[0]
+        assert "continues after 36.0 s" in caplog.messages[1]

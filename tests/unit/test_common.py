@@ -1,0 +1,137 @@
+"""What all parts stand on: threads for blocking calls, a wake-up that signals may ring, a clock.
+
+The clock of the leases continues while a machine is suspended, as SQS's does.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from celery_sqs_heartbeat.common import clock, threads
+from celery_sqs_heartbeat.common.threads import AutoResetEvent, CallerThreads
+from tests.support.waiting import PATIENCE, wait_until
+
+BOOTTIME, RAW, MONOTONIC = 7, 4, 1
+LINUX = {"CLOCK_BOOTTIME": BOOTTIME, "CLOCK_MONOTONIC_RAW": RAW, "CLOCK_MONOTONIC": MONOTONIC}
+MACOS = {"CLOCK_MONOTONIC_RAW": RAW, "CLOCK_MONOTONIC": MONOTONIC}
+#: What each clock shows after the machine was suspended. Only one kept running.
+LINUX_SAYS = {BOOTTIME: 3600.0, RAW: 1.0, MONOTONIC: 1.0}
+MACOS_SAYS = {RAW: 3600.0, MONOTONIC: 3600.1}
+
+
+def test_jobs_run_side_by_side_up_to_the_size() -> None:
+    pool, together, lock = CallerThreads(3, "test"), threading.Barrier(3), threading.Lock()
+    running: set[int] = set()
+    most: list[int] = []
+
+    def job() -> None:
+        with lock:
+            running.add(threading.get_ident())
+            most.append(len(running))
+        together.wait(PATIENCE)
+        with lock:
+            running.discard(threading.get_ident())
+
+    for _ in range(9):
+        pool.submit(job)
+    wait_until(lambda: len(most) == 9 and not running)
+    assert max(most) == 3
+    pool.close()
+
+
+def test_a_pool_does_its_jobs_in_order_though_one_fails_and_accepts_none_after_its_close(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool, may_begin, done = CallerThreads(1, "test"), threading.Event(), list[int]()
+    pool.submit(lambda: may_begin.wait(PATIENCE))
+    for number in range(6):
+        pool.submit(lambda number=number: done.append(number) if number != 3 else 1 / 0)
+    pool.close()
+    pool.submit(lambda: done.append(99))
+    may_begin.set()
+    wait_until(lambda: len(done) == 5)
+    assert done == [0, 1, 2, 4, 5]
+    assert "a job of thread test failed" in caplog.text
+
+
+def test_threads_that_are_idle_take_jobs_before_another_is_started() -> None:
+    pool, seen = CallerThreads(20, "test"), list[int]()
+    for turn in range(20):
+        pool.submit(lambda: seen.append(threading.get_ident()))
+        wait_until(lambda turn=turn: len(seen) > turn)
+    # A thread counts as idle a moment after its job.
+    assert len({*seen}) < 10
+    pool.close()
+
+
+def test_an_idle_thread_ends_and_another_takes_the_next_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "LINGER_SECONDS", 0.01)
+    pool = CallerThreads(1, "test-idle")
+    seen: list[threading.Thread] = []
+    for turn in (1, 2):
+        pool.submit(lambda: seen.append(threading.current_thread()))
+        wait_until(lambda turn=turn: len(seen) == turn and not seen[-1].is_alive())
+    assert len(set(seen)) == 2
+    pool.close()
+
+
+def test_a_ring_makes_one_wait_return_however_long_it_would_be() -> None:
+    event = AutoResetEvent()
+    event.set()
+    event.set()
+    assert [event.wait(PATIENCE), event.wait(0), event.wait(-1)] == [True, False, False]
+    threading.Timer(0.01, event.set).start()
+    assert event.wait(float("inf"))
+
+
+def test_a_signals_handler_may_ring_while_the_same_thread_rings() -> None:
+    event = AutoResetEvent()
+    before = signal.signal(signal.SIGALRM, lambda *_: event.set())
+    signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+    try:
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            event.set()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert event.wait(0)
+
+
+@pytest.mark.parametrize(
+    ("platform", "clocks", "says", "now"),
+    [
+        ("linux", LINUX, LINUX_SAYS, 3600.0),
+        ("darwin", MACOS, MACOS_SAYS, 3600.0),
+        # macOS before 10.12, and an old Linux kernel: Python has the name, but not the clock.
+        ("darwin", MACOS, {}, 1.0),
+        ("linux", LINUX, {}, 1.0),
+        ("win32", {}, {}, 1.0),
+    ],
+)
+def test_the_clock_that_keeps_running_during_a_suspend_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    clocks: dict[str, int],
+    says: dict[int, float],
+    now: float,
+) -> None:
+    def gettime(number: int) -> float:
+        if number not in says:
+            raise OSError(22, "Invalid argument")
+        return says[number]
+
+    for name in LINUX:
+        monkeypatch.delattr(time, name, raising=False)
+    for name, number in clocks.items():
+        monkeypatch.setattr(time, name, number, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", gettime)
+    # Stops during a suspend on every system.
+    monkeypatch.setattr(time, "monotonic", lambda: 1.0)
+    assert clock.choose_clock(platform)() == now
