@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -31,12 +30,9 @@ TESTS = [f"tests/{name}" for name in ("unit", "model", "fuzz", "conformance", "i
 NOT_OF_THE_VERSION = [
     "tests/conformance/servers",
     "tests/integration/test_warm_processes.py",
-    "tests/unit/benchmarks",
+    "tests/unit/test_benchmarks.py",
     "tests/unit/test_contributing.py",
-    "tests/unit/test_describing.py",
-    "tests/unit/test_promises.py",
-    "tests/unit/test_pythons.py",
-    "tests/unit/test_running.py",
+    "tests/unit/test_tools.py",
 ]
 TESTS += [f"--ignore={path}" for path in NOT_OF_THE_VERSION]
 # Several Pythons run at once, and `make test` may run beside them.
@@ -76,39 +72,22 @@ def run(python: str, venv: Path, arguments: Sequence[str]) -> bool:
     # process would compile boto3 again, which would add up to minutes.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [str(venv / "bin" / "python"), *PYTEST, *(arguments or TESTS)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False, **output)
     click.echo(f"{venv.name}:\n{done.stdout}")
     return done.returncode == 0
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """How the tests ended on a Python."""
-
-    passed: bool
-    seconds: float
-
-    def __str__(self) -> str:
-        return f": {'passed' if self.passed else 'FAILED'} in {self.seconds:.0f} s"
-
-
-def judge(version: str, arguments: Sequence[str]) -> Verdict | None:
-    """Run the tests on a version; None if the machine does not have it."""
+def judge(version: str, arguments: Sequence[str]) -> tuple[bool | None, str]:
+    """Run the tests on a version. Return whether they passed, None without it, and the verdict."""
     python = find(version)
     if python is None:
-        return None
+        return None, f"Python {version} is not on this machine: not run"
     click.echo(f"Python {version}: {python}")
     begun = time.monotonic()
     passed = run(python, ROOT / f".venv-{version}", arguments)
-    return Verdict(passed, time.monotonic() - begun)
+    how = "passed" if passed else "FAILED"
+    return passed, f"Python {version}: {how} in {time.monotonic() - begun:.0f} s"
 
 
 @click.command()
@@ -127,13 +106,14 @@ def main(only: tuple[str, ...], arguments: tuple[str, ...]) -> None:
     # One process for each Python: a second would collect all tests and start its servers again.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         verdicts = list(pool.map(lambda version: judge(version, arguments), wanted))
-    for version, verdict in zip(wanted, verdicts, strict=True):
-        click.echo(f"Python {version}{verdict or ' is not on this machine: not run'}")
-    if not any(verdicts):
+    for _, verdict in verdicts:
+        click.echo(verdict)
+    results = [passed for passed, _ in verdicts]
+    was_run = any(passed is not None for passed in results)
+    if not was_run:
         click.echo(f"No other Python than {RUNNING} was found: nothing was run")
-    has_failed = any(verdict and not verdict.passed for verdict in verdicts)
     # If Pythons were requested by name, running none of them is a failure.
-    sys.exit(has_failed or bool(only and not any(verdicts)))
+    sys.exit(False in results or bool(only and not was_run))
 
 
 if __name__ == "__main__":

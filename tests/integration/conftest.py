@@ -6,7 +6,6 @@ import pytest
 
 #: These tests depend on neither, except for the workers they run.
 APART = {
-    "test_bench_server.py",
     "test_plain_consumer.py",
     "test_simulated_server.py",
     "test_warm_processes.py",

@@ -1,27 +1,36 @@
-"""How the worker's step reads an app's configuration and takes over its transport."""
+"""A worker's start: it reads its settings, checks the versions, and takes over the transport.
+
+A worker that could not keep leases does not start, and one line says why.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import kombu.transport
 import pytest
 from celery import Celery
+from celery.exceptions import ImproperlyConfigured
 from celery.worker.request import Request
 from kombu import Connection
-from kombu.transport import SQS
+from kombu.transport import SQS, virtual
 
-from celery_sqs_heartbeat import ConfigurationError, install
+from celery_sqs_heartbeat import ConfigurationError, SqsHeartbeatError, install
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport import Transport, register_transport
+from celery_sqs_heartbeat.transport.binding import bind, bound
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.worker import versions
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
 from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unknown_queues
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
+from celery_sqs_heartbeat.worker.versions import WorkerVersionsError, require_versions
 from tests.support.insides import forget_transports
 from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
@@ -40,10 +49,11 @@ def test_install_is_harmless_when_called_twice() -> None:
     assert len(app.user_options["worker"]) == 1
 
 
-#: Prints whether `Task.retry` is as before: after `install`, while each worker runs, and when it
-#: has ended. Another package wraps the function of the second worker.
+#: Runs a task in an embedded worker, twice. Prints whether `Task.retry` is as before: after
+#: `install`, while each worker runs, and when it has ended. Another package wraps the function of
+#: the second worker. Then prints which of the package's modules the process has loaded.
 EMBEDDED = """
-import functools, logging, threading
+import functools, logging, sys, threading
 from celery import Celery, Task
 from celery.worker import state
 from celery_sqs_heartbeat import install
@@ -51,49 +61,7 @@ from celery_sqs_heartbeat import install
 trace = logging.getLogger("celery.app.trace")
 before = vars(Task)["retry"], list(trace.filters)
 app = install(Celery("embedded", broker=BROKER))
-app.conf.broker_transport_options = {"is_secure": False, "wait_time_seconds": 1}
 print(before == (vars(Task)["retry"], trace.filters))
-
-class Worker(app.WorkController):
-    def on_consumer_ready(self, consumer):
-        ready.set()
-
-for wrap in (False, True):
-    before, ready = vars(Task)["retry"], threading.Event()
-    worker = Worker(pool="solo", heartbeat_sqs=True, without_gossip=True, without_mingle=True)
-    thread = threading.Thread(target=worker.start)
-    thread.start()
-    ready.wait()
-    print(vars(Task)["retry"] is before)
-    if wrap:
-        Task.retry = before = functools.wraps(Task.retry)(functools.partial(Task.retry))
-    state.should_stop = 0
-    thread.join()
-    state.should_stop = None
-    print(vars(Task)["retry"] is before)
-"""
-
-
-@pytest.mark.thorough
-def test_only_a_worker_whose_heartbeat_is_on_replaces_retry_and_undoes_it_at_its_end() -> None:
-    with SimulatedServer() as server:
-        server.client().create_queue(QueueName="celery")
-        script = f"BROKER = {server.broker_url!r}\n{EMBEDDED}"
-        ended = subprocess.run(
-            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    assert ended.stdout.split() == ["True", "False", "True", "False", "True"], ended
-
-
-#: Runs a task in a worker, and prints which of the package's modules the process has loaded then.
-LOADING = """
-import sys, threading
-from celery import Celery
-from celery.worker import state
-from celery_sqs_heartbeat import install
-
-has_run = threading.Event()
-app = install(Celery("loading", broker=BROKER))
 app.set_default()
 app.conf.update(
     broker_transport_options={"is_secure": False, "wait_time_seconds": 1},
@@ -104,55 +72,60 @@ app.conf.update(
 def run():
     has_run.set()
 
-run.delay()
-options = {"heartbeat_sqs": True, "without_gossip": True, "without_mingle": True}
-thread = threading.Thread(target=app.WorkController(pool="solo", **options).start)
-thread.start()
-has_run.wait(PATIENCE)
-state.should_stop = 0
-thread.join()
-assert has_run.is_set()
+for wrap in (False, True):
+    before, has_run = vars(Task)["retry"], threading.Event()
+    run.delay()
+    options = {"heartbeat_sqs": True, "without_gossip": True, "without_mingle": True}
+    thread = threading.Thread(target=app.WorkController(pool="solo", **options).start)
+    thread.start()
+    assert has_run.wait(PATIENCE)
+    print(vars(Task)["retry"] is before)
+    if wrap:
+        Task.retry = before = functools.wraps(Task.retry)(functools.partial(Task.retry))
+    state.should_stop = 0
+    thread.join()
+    state.should_stop = None
+    print(vars(Task)["retry"] is before)
 print(*(name for name in sys.modules if name.startswith("celery_sqs_heartbeat.")))
 """
 
 
-def test_a_worker_loads_neither_the_keeper_nor_the_journal(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_an_embedded_worker_leaves_nothing_replaced_and_loads_neither_keeper_nor_journal(
+    tmp_path: Path,
+) -> None:
     has_otel = find_spec("opentelemetry") is not None
     with SimulatedServer() as server:
         server.client().create_queue(QueueName="celery")
-        values = f"BROKER, PATIENCE = {server.broker_url!r}, {PATIENCE}\n"
-        values += f"JOURNAL, OTEL = {str(tmp_path)!r}, {has_otel}"
+        script = f"BROKER, PATIENCE = {server.broker_url!r}, {PATIENCE}\n"
+        script += f"JOURNAL, OTEL = {str(tmp_path)!r}, {has_otel}\n{EMBEDDED}"
         ended = subprocess.run(
-            [sys.executable, "-c", f"{values}{LOADING}"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
         )
-    loaded = {tuple(name.split(".")[1:]) for name in ended.stdout.split()}
-    assert {("link", "client"), ("worker", "heartbeat")} <= loaded, ended.stderr
+    *retries, modules = ended.stdout.splitlines()
+    assert retries == ["True", "False", "True", "False", "True"], ended.stderr
+    loaded = {tuple(name.split(".")[1:]) for name in modules.split()}
+    assert {("link", "client"), ("worker", "heartbeat")} <= loaded
     assert (("observe", "otel") in loaded) is has_otel
     assert {name for name in loaded if name[0] in {"keeper", "journal"}} == set()
     # The keeper's process was there.
     assert list(tmp_path.rglob("*.jsonl*"))
 
 
-def test_settings_are_read_in_lower_case() -> None:
-    app = Celery("proj")
-    app.conf.update(sqs_heartbeat_visibility_timeout=60, sqs_heartbeat_threshold=20)
-    assert read_app_settings(app, 8).for_queue("q").visibility_timeout == 60
+class Django:
+    """The settings of a project that uses a namespace."""
+
+    CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT = 60
+    CELERY_SQS_HEARTBEAT_QUEUES = {"slow": {"max_lease": 600}}  # noqa: RUF012
+    CELERY_TASK_ACKS_LATE = True
 
 
-@pytest.mark.parametrize("namespace", ["CELERY", "celery"])
-def test_settings_are_read_in_a_namespace_as_in_django_projects(namespace: str) -> None:
-    class Django:
-        CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT = 60
-        CELERY_SQS_HEARTBEAT_QUEUES = {"slow": {"max_lease": 600}}  # noqa: RUF012
-        CELERY_TASK_ACKS_LATE = True
-
-    source: Any = Django
-    if namespace.islower():
-        source = {name.lower(): getattr(Django, name) for name in vars(Django) if name[0] == "C"}
+@pytest.mark.parametrize("namespace", [None, "CELERY", "celery"])
+def test_settings_are_read_with_and_without_a_namespace(namespace: str | None) -> None:
+    source: Any = {name: value for name, value in vars(Django).items() if name[0] == "C"}
+    if namespace != "CELERY":
+        start = len("CELERY_") if namespace is None else 0
+        source = {name[start:].lower(): value for name, value in source.items()}
     app = Celery("proj")
     app.config_from_object(source, namespace=namespace)
     settings = read_app_settings(app, 8)
@@ -160,27 +133,35 @@ def test_settings_are_read_in_a_namespace_as_in_django_projects(namespace: str) 
     assert settings.for_queue("slow").max_lease == 600
 
 
-@pytest.mark.parametrize("name", ["SQS_HEARTBEAT_THRESHOLD", "sqs_heartbeat_treshold"])
-def test_a_setting_that_no_one_would_read_is_an_error(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [
+        ("SQS_HEARTBEAT_THRESHOLD", None),
+        ("sqs_heartbeat_treshold", None),
+        ("CELERY_SQS_HEARTBEAT_TRESHOLD", "CELERY"),
+    ],
+)
+def test_a_setting_that_no_one_would_read_is_an_error(name: str, namespace: str | None) -> None:
     app = Celery("proj")
-    app.config_from_object({name: 5})
-    with pytest.raises(ConfigurationError, match="did you mean sqs_heartbeat_threshold"):
+    app.config_from_object({name: 5}, namespace=namespace)
+    with pytest.raises(ConfigurationError, match=r"(?i)did you mean (celery_)?sqs_heartbeat_thres"):
         read_app_settings(app, 8)
 
 
-def test_a_tasks_own_settings_are_read() -> None:
+def _task() -> None: ...
+
+
+def test_a_tasks_own_settings_are_read_and_a_misspelt_option_is_an_error() -> None:
     app = Celery("proj")
-
-    @app.task(name="slow", sqs_heartbeat={"visibility_timeout": 600})
-    def slow() -> None: ...
-
-    @app.task(name="quick", sqs_heartbeat=False)
-    def quick() -> None: ...
-
+    for name, own in (("slow", {"visibility_timeout": 600}), ("quick", False)):
+        app.task(name=name, shared=False, sqs_heartbeat=own)(_task)
     app.finalize()
     settings = read_app_settings(app, 8)
     assert settings.for_task("q", "slow").visibility_timeout == 600
     assert settings.for_task("q", "quick").extend is False
+    app.task(name="typo", shared=False, sqs_hartbeat=False)(_task)
+    with pytest.raises(ConfigurationError, match=r"'typo': sqs_hartbeat: .*did you mean sqs_hea"):
+        read_app_settings(app, 8)
 
 
 @pytest.mark.usefixtures("restored_aliases")
@@ -194,26 +175,21 @@ def test_the_transport_survives_a_failover_to_another_broker_url() -> None:
     assert type(connection.transport) is Transport
 
 
+class OwnRequest(Request):
+    pass
+
+
 def test_every_task_has_leased_requests_even_with_its_own_request_class_or_added_later() -> None:
-
-    class OwnRequest(Request):
-        pass
-
     app = Celery("proj")
-
-    @app.task(name="own", Request=OwnRequest)
-    def own() -> None: ...
-
+    app.task(name="own", shared=False, Request=OwnRequest)(_task)
     app.finalize()
     use_leased_requests(app)
     use_leased_requests(app)
-
-    @app.task(name="late")
-    def late() -> None: ...
-
-    assert issubclass(app.tasks["own"].Request, (LeasedRequest, OwnRequest))
-    assert issubclass(app.tasks["own"].Request, OwnRequest)
-    assert app.tasks["own"].Request.__mro__.count(LeasedRequest) == 1
+    app.task(name="late", shared=False)(_task)
+    own = app.tasks["own"].Request
+    assert issubclass(own, OwnRequest)
+    assert own.__mro__.count(LeasedRequest) == 1
+    assert len(own.__mro__) == len({*OwnRequest.__mro__, *LeasedRequest.__mro__}) + 1
     assert issubclass(app.tasks["late"].Request, LeasedRequest)
 
 
@@ -248,6 +224,103 @@ def test_a_queue_is_listed_by_its_name_at_sqs() -> None:
             channel = KombuChannel(connection.transport)
             listed = channel.is_listed
             assert [listed(name) for name in ("mail", "mial")] == [True, False]
-            channel._queue_cache.update({f"q{number}": "" for number in range(1_000)})
+            names = (f"q{number}" for number in range(1_000 - len(channel._queue_cache)))
+            channel._queue_cache.update(dict.fromkeys(names, ""))
             # SQS lists no more in one answer, so the queue may be missing from it.
             assert listed("mial")
+
+
+def test_a_forked_child_has_no_heartbeat_and_no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat: Any = object()
+    bind(heartbeat)
+    assert bound() is heartbeat
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.binding.os.getpid", lambda: -1)
+    assert bound() is None
+    monkeypatch.undo()
+    bind(None)
+
+
+INSTALLED = {"celery": "5.7.0", "kombu": "5.7.1", "billiard": "4.3.2"}
+
+
+def faults() -> list[str]:
+    with pytest.raises(WorkerVersionsError) as caught:
+        require_versions()
+    error = caught.value
+    # `celery` shows it without a traceback, and so do programs that embed a worker.
+    for kind in (SqsHeartbeatError, ImproperlyConfigured, click.ClickException):
+        assert isinstance(error, kind)
+    first, *lines, last = error.format_message().splitlines()
+    assert first == "sqs-heartbeat: the installed versions do not work together:"
+    end = " ".join([*lines, last])
+    ways = ("Install Celery and kombu 5.5 to 5.7", "--no-heartbeat-sqs")
+    assert [each for each in (versions.installed(), *ways) if each not in end] == []
+    return [line[4:] for line in lines if line.startswith("  - ")]
+
+
+def test_no_private_name_is_missing_in_the_versions_installed_here(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    require_versions()
+    assert caplog.text == ""
+
+
+def test_a_name_that_is_gone_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(self: virtual.Channel, connection: object) -> None:
+        self._tag_to_queue = {}
+        self._active = deque()
+
+    monkeypatch.setattr(virtual.Channel, "__init__", init)
+    monkeypatch.delattr(SQS.Channel, "_get_bulk")
+    monkeypatch.delattr(Request, "on_accepted")
+    monkeypatch.delattr(SQS, "QoS")
+    assert faults() == [
+        "celery.worker.request:Request.on_accepted is missing",
+        "kombu.transport.SQS:Channel._active_queues is missing",
+        "kombu.transport.SQS:Channel._get_bulk is missing",
+        "kombu.transport.SQS:QoS is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("running", "fault"),
+    [
+        ({}, None),
+        ({"celery": "5.5.3", "kombu": "5.5.4"}, None),
+        ({"celery": "5.4.0"}, "Celery or kombu is older than 5.5"),
+        ({"kombu": "5.4.2"}, "Celery or kombu is older than 5.5"),
+        ({"celery": "5.8.0b1"}, "untested"),
+        ({"kombu": "6.0"}, "untested"),
+    ],
+)
+def test_older_versions_are_refused_and_untested_ones_cause_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    running: dict[str, str],
+    fault: str | None,
+) -> None:
+    monkeypatch.setattr(versions, "running_versions", lambda: {**INSTALLED, **running})
+    monkeypatch.setattr(versions, "NAMES", {})
+    if fault in (None, "untested"):
+        require_versions()
+    else:
+        assert faults() == [fault]
+    assert len(caplog.records) == (fault == "untested")
+    if fault == "untested":
+        assert (
+            ", ".join(f"{each} {v}" for each, v in {**INSTALLED, **running}.items()) in caplog.text
+        )
+        assert "5.5 to 5.7" in caplog.text
+
+
+@pytest.mark.parametrize(("kombu", "is_needed"), [("5.6.3", False), ("5.7.0", True), ("6.0", True)])
+def test_a_name_is_needed_only_since_the_version_that_introduced_it(
+    monkeypatch: pytest.MonkeyPatch, kombu: str, *, is_needed: bool
+) -> None:
+    monkeypatch.setattr(versions, "running_versions", lambda: {**INSTALLED, "kombu": kombu})
+    monkeypatch.setattr(versions, "NAMES", {"kombu.asynchronous.hub:Hub": "_ready_lock"})
+    monkeypatch.setattr("kombu.asynchronous.hub.Hub", type("Hub", (), {}))
+    if is_needed:
+        assert faults() == ["kombu.asynchronous.hub:Hub._ready_lock is missing"]
+    else:
+        require_versions()

@@ -1,4 +1,4 @@
-"""The documents as a site: it builds without a warning, and can be read, searched and followed."""
+"""The documents as a site: it builds without a warning, and can be read, copied and searched."""
 
 from __future__ import annotations
 
@@ -9,32 +9,22 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
-from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
-from markdown_it import MarkdownIt
 
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.settings import NAMES, PREFIX, Settings
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from tests.support.browser import chromium, complaints, emulate, require_chromium
-from tests.support.markdown import ROOT, blocks, typed, typed_lines
+from tests.support.markdown import ROOT, blocks, typed
 from tests.support.waiting import wait_until
 
 DOCS = ROOT / "docs"
-WITH_COMMANDS = sorted(page for page in DOCS.rglob("*.md") if "```console\n" in page.read_text())
-DOCUMENTS = [
-    *(str(page.relative_to(ROOT)) for page in WITH_COMMANDS),
-    "README.md",
-    "CONTRIBUTING.md",
-    "example_project/README.md",
-]
 BUTTON = ".language-console button[data-clipboard-target]"
-ANY_BUTTON = "pre button[data-clipboard-target]"
 #: Presses the copy button of each block of commands; returns what each one copies.
 COPY_ALL = f"""
   let copied = null;
@@ -46,10 +36,6 @@ RESULTS = """
   const links = document.querySelectorAll(".md-search-result__item > a");
   return [...links].map(link => link.href);
 """
-#: Commands that keep their terminal until they are stopped.
-GOES_ON = re.compile(
-    r"celery .*\bworker\b|runserver|flask .*\brun\b|testing\.server|--watch|http\.server"
-)
 DESKTOP, PHONE = (1400, 1000), (420, 1000)
 #: The columns of code that a desktop shows at once.
 COLUMNS = 100
@@ -77,56 +63,11 @@ UNREADABLE = f"""
   const wide = page.scrollWidth > page.clientWidth ? ["the page is wider than the screen"] : [];
   return [...names, ...code, ...wide];
 """
-#: journal.md and pipeline.md have it outside code: the site takes its brackets for HTML.
-UNMARKED = {"map<string,string>": "map"}
-
-
-class Page(HTMLParser):
-    """The anchors of a built page, and its links."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.anchors: set[str] = set()
-        self.links: list[str] = []
-        self.loaded: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            if name in ("id", "name"):
-                self.anchors.add(value or "")
-            elif name == "href" and tag == "a":
-                self.links.append(value or "")
-            elif name == "src" or (name == "href" and tag == "link"):
-                self.loaded.append(value or "")
-
-
-class Cells(HTMLParser):
-    """The texts of the cells of all tables."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self._is_in_cell = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("td", "th"):
-            self.texts.append("")
-            self._is_in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._is_in_cell = False
-
-    def handle_data(self, data: str) -> None:
-        if self._is_in_cell:
-            self.texts[-1] += data
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The site that `make docs` builds, and what that prints."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site that `make docs` builds. It fails on a link or an anchor that leads nowhere."""
     folder = tmp_path_factory.mktemp("site")
     # No test installs anything in its own environment.
     stamp = f"{sys.prefix}/test.stamp"
@@ -140,64 +81,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder, done.stdout + done.stderr
+    assert done.stdout + done.stderr == f"The site is in {folder}: open {folder}/index.html\n"
+    return folder
 
 
-@pytest.fixture(scope="module")
-def site(made: tuple[Path, str]) -> Path:
-    """The built site."""
-    return made[0]
-
-
-def broken(site: Path) -> Iterator[str]:
-    pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
-    for path, page in pages.items():
-        for link in (*page.links, *page.loaded):
-            url = urlsplit(link)
-            # The page for missing pages is shown at any address, so its links start at the root.
-            if url.scheme or path.name == "404.html":
-                continue
-            target = (path.parent / unquote(url.path)).resolve() if url.path else path
-            if target.is_dir():
-                target /= "index.html"
-            if not target.is_file():
-                yield f"{path.name}: {link} is no file"
-            elif target in pages and unquote(url.fragment) not in {"", *pages[target].anchors}:
-                yield f"{path.name}: {link} has no such anchor"
-
-
-def test_the_site_builds_strictly_and_all_its_links_lead_somewhere(site: Path) -> None:
-    assert (site / "tutorial.html").is_file()
-    assert list(broken(site)) == []
-
-
-def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
-    for path in site.rglob("*.html"):
-        elsewhere = [url for url in Page(path).loaded if urlsplit(url).netloc]
-        assert elsewhere == [], path
-
-
-def test_make_docs_says_where_the_site_is_and_no_more(made: tuple[Path, str]) -> None:
-    folder, printed = made
-    assert printed == f"The site is in {folder}: open {folder}/index.html\n"
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert "`make docs` builds them as a site in `build/docs`" in guide
-
-
-def test_the_tables_say_on_the_site_what_they_say_on_github(site: Path) -> None:
-    github = MarkdownIt("commonmark").enable("table")
-    count = 0
-    for page in sorted(DOCS.rglob("*.md")):
-        built = (site / page.relative_to(DOCS)).with_suffix(".html")
-        expected = Cells(github.render(page.read_text(encoding="utf-8"))).texts
-        shown = Cells(built.read_text(encoding="utf-8")).texts
-        assert list(map(as_shown, shown)) == list(map(as_shown, expected)), page
-        count += len(shown)
-    assert count > 1_000
-
-
-def as_shown(text: str) -> str:
-    return UNMARKED.get(text, text)
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > len(list(DOCS.rglob("*.md")))
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'(?:\bsrc|<link [^>]*href)="?([^" >]+)', text)
+        assert [url for url in loaded if urlsplit(url).netloc] == [], page
+        # The page for missing pages is shown at any address.
+        if page.name != "404.html":
+            local = [urlsplit(url).path for url in loaded if not url.startswith("data:")]
+            assert [url for url in local if not (page.parent / url).exists()] == [], page
 
 
 @pytest.fixture
@@ -207,54 +105,28 @@ def browser(tmp_path: Path) -> Iterator[Any]:
         yield driver
 
 
-def test_the_copy_button_takes_commands_without_prompts_and_output(
+@pytest.mark.thorough
+def test_pages_can_be_read_on_every_screen_and_commands_copied_without_their_output(
     site: Path, browser: Any
 ) -> None:
-    for page in WITH_COMMANDS:
-        browser.get((site / page.relative_to(DOCS)).with_suffix(".html").as_uri())
+    unreadable = {}
+    for page in sorted(DOCS.rglob("*.md")):
+        name = page.relative_to(DOCS)
         expected = [typed(block) for block in blocks(str(page.relative_to(ROOT)), "console")]
-        wait_for_buttons(browser, len(expected))
+        for size in (DESKTOP, PHONE):
+            emulate(browser, size=size)
+            browser.get((site / name).with_suffix(".html").as_uri())
+            find = partial(browser.find_elements, "css selector")
+            count = len(find(".md-typeset pre > code"))
+            wait_until(lambda: len(find("pre button[data-clipboard-target]")) == count)  # noqa: B023
+            if found := browser.execute_script(UNREADABLE):
+                unreadable[f"{name} at {size[0]}"] = found
         # Browsers copy only what a user asks for.
         asked = {"expression": COPY_ALL, "userGesture": True, "returnByValue": True}
         copied = browser.execute_cdp_cmd("Runtime.evaluate", asked)["result"]["value"]
         assert copied == expected, page
         assert complaints(browser) == []
-
-
-def test_names_stay_whole_and_code_is_seen_beside_its_copy_button(site: Path, browser: Any) -> None:
-    unreadable = {}
-    for size in (DESKTOP, PHONE):
-        emulate(browser, size=size)
-        for page in sorted(DOCS.rglob("*.md")):
-            name = page.relative_to(DOCS)
-            browser.get((site / name).with_suffix(".html").as_uri())
-            count = len(browser.find_elements("css selector", ".md-typeset pre > code"))
-            wait_for_buttons(browser, count, ANY_BUTTON)
-            if found := browser.execute_script(UNREADABLE):
-                unreadable[f"{name} at {size[0]}"] = found
     assert unreadable == {}
-
-
-@pytest.mark.parametrize(("scheme", "shown"), [("light", "default"), ("dark", "slate")])
-def test_the_site_is_as_light_or_dark_as_the_reader_prefers(
-    site: Path, browser: Any, scheme: str, shown: str
-) -> None:
-    emulate(browser, size=PHONE, scheme=scheme)
-    browser.get((site / "index.html").as_uri())
-    body = browser.find_element("css selector", "body")
-    wait_until(lambda: body.get_attribute("data-md-color-scheme") == shown)
-
-
-@pytest.fixture
-def served(site: Path) -> Iterator[str]:
-    """The address of the site on a server: browsers do not let it search from files."""
-    handler = partial(QuietHandler, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -264,60 +136,38 @@ class QuietHandler(SimpleHTTPRequestHandler):
         """Ignore a request."""
 
 
-@pytest.mark.parametrize("name", ["release_delay", f"{PREFIX}release_delay"])
-def test_the_search_finds_a_setting_wherever_it_is_named(
-    served: str, browser: Any, name: str
-) -> None:
+@pytest.mark.thorough
+def test_the_search_finds_a_setting_wherever_it_is_named(site: Path, browser: Any) -> None:
     pages = {
         str(page.relative_to(DOCS).with_suffix(".html"))
         for page in DOCS.rglob("*.md")
         if f"{PREFIX}release_delay" in page.read_text(encoding="utf-8")
     }
     assert len(pages) > 3
-    browser.get(f"{served}/index.html?q={name}")
-    # Among the first: the search lists ten pages at once.
-    wait_until(lambda: pages <= set(results(browser)), tell=lambda: str(results(browser)))
 
+    def found() -> set[str]:
+        # In one step: the search may replace its list at any time.
+        urls = browser.execute_script(RESULTS)
+        return {urlsplit(url).path.removeprefix("/") for url in urls}
 
-def results(browser: Any) -> list[str]:
-    """Return the pages that the search lists, the best first."""
-    # In one step: the search may replace its list at any time.
-    urls = browser.execute_script(RESULTS)
-    return [urlsplit(url).path.removeprefix("/") for url in urls]
-
-
-def wait_for_buttons(browser: Any, count: int, selector: str = BUTTON) -> None:
-    wait_until(lambda: len(browser.find_elements("css selector", selector)) == count)
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_no_block_has_a_command_after_one_that_keeps_the_terminal(document: str) -> None:
-    for block in blocks(document, "console"):
-        *before, _ = typed_lines(block)
-        assert [line for line in before if GOES_ON.search(line)] == []
-
-
-@pytest.mark.parametrize(
-    "document", ["README.md", "CHANGELOG.md", "SECURITY.md", "example_project/README.md"]
-)
-def test_the_links_of_documents_outside_the_site_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        url = urlsplit(link)
-        if not url.scheme:
-            assert ((ROOT / document).parent / url.path).exists(), link
+    # Browsers do not let it search from files.
+    handler = partial(QuietHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("release_delay", f"{PREFIX}release_delay"):
+            browser.get(f"http://127.0.0.1:{server.server_port}/index.html?q={name}")
+            # Among the first: the search lists ten pages at once.
+            wait_until(lambda: pages <= found(), tell=lambda: str(found()))
+        server.shutdown()
 
 
 def test_the_links_of_the_published_readme_lead_to_the_repository_or_stay_within_it() -> None:
-    text = subprocess.run(
-        [sys.executable, "-m", "hatch_fancy_pypi_readme", "pyproject.toml"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    anchors = {anchor(title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
-    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    command = [sys.executable, "-m", "hatch_fancy_pypi_readme", "pyproject.toml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    titles = re.findall(r"^#+ (.*)$", done.stdout, re.MULTILINE)
+    # As GitHub makes anchors of headings.
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    links = re.findall(r"\]\(([^)\s]+)\)", done.stdout)
     assert len(links) > 10
     for link in links:
         where, _, path = link.partition("/main/")
@@ -326,11 +176,6 @@ def test_the_links_of_the_published_readme_lead_to_the_repository_or_stay_within
         else:
             assert where.startswith("https://github.com/"), link
             assert (ROOT / urlsplit(path).path).is_file(), link
-
-
-def anchor(title: str) -> str:
-    """Return the anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def test_the_front_pages_project_is_that_of_the_readme() -> None:
@@ -354,12 +199,17 @@ def test_the_reference_has_every_setting_with_its_default() -> None:
         assert shown[name] == repr(getattr(settings, name))
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
-def test_the_snippets_of_a_page_are_python_and_name_settings_that_exist(page: Path) -> None:
-    known = {f"{PREFIX}{name}" for name in NAMES}
-    for snippet in blocks(str(page.relative_to(ROOT)), "python"):
-        compile(snippet, str(page), "exec")
-        named = set(
-            re.findall(rf"\bconf\.({PREFIX}\w+)|^    ({PREFIX}\w+)=", snippet, re.MULTILINE)
-        )
-        assert {name for pair in named for name in pair if name} <= known
+def test_the_word_check_of_make_lint_finds_each_avoided_word(tmp_path: Path) -> None:
+    words = (DOCS / "avoided-words.txt").read_text(encoding="utf-8").splitlines()
+    assert sorted(set(words)) == words
+    avoided = [line.partition("->")[0] for line in words]
+    page = tmp_path / "page.md"
+    plain = "The worker receives the message and extends its lease.\n"
+    # Within a line, and first.
+    texts = [change(each) for change in (str.lower, str.capitalize) for each in avoided]
+    page.write_text(plain + "".join(f"{each}\n" for each in texts), encoding="utf-8")
+    command = [sys.executable, "-m", "codespell_lib", page]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == ""
+    reported = [line.partition(" ==>")[0] for line in done.stdout.splitlines()]
+    assert reported == [f"{page}:{number}: {each}" for number, each in enumerate(texts, 2)]

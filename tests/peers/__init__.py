@@ -2,8 +2,8 @@
 
 - Ours runs a suite whole. Stock runs only what did not pass with ours (`judging`).
 - Celery's suite mostly waits, so some processes share it, each with its own SQS and Redis.
-  Each claims the next test when it is done with one (`plugins.claims`).
+  Each claims the next test when it is done with one (`plugins.sharing`).
 - The suites run side by side.
-- Tests that show nothing about ours are left out, with the reason in the table (`suites`).
 - boto3 reads its data files once a process, not once a client (`plugins.models`).
+- Tests that show nothing about ours are left out, with the reason in the table (`suites`).
 """

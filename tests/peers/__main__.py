@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.peers.comparing import Comparison
-from tests.peers.judging import judge
-from tests.peers.sources import FOLDER, fetch
+from tests.peers.judging import Comparison, judge
+from tests.peers.running import FOLDER, fetch
 from tests.peers.suites import SUITES, Suite
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.peers.__main__ import table
-from tests.peers.judging import judge
-from tests.peers.plugins.claims import claimed
-from tests.peers.suites import Suite
+from tests.peers.judging import compare, judge
+from tests.peers.running import MISSING, Result
+from tests.peers.suites import Known, Suite
 
 #: Its plugin in place of ours. pytest finds it in the folder of the suite.
 PLUGIN = """
@@ -102,8 +102,47 @@ def test_only_tests_that_do_not_pass_with_ours_are_run_with_stock(folder: Path) 
     assert any(line.startswith(f"WORSE: small: {AT}test_no_more_run") for line in lines)
 
 
-def test_each_test_is_claimed_once(tmp_path: Path) -> None:
-    one, other = claimed("abcd", tmp_path), claimed("abcd", tmp_path)
-    taken = [next(one), next(other), next(other), *one]
-    assert taken == ["a", "b", "c", "d"]
-    assert list(other) == []
+GOOD, SKIPPED = Result("passed"), Result("skipped")
+BAD, OTHER = Result("failed", "AttributeError: no meta"), Result("failed", "TimeoutError")
+META = Known(tests="t/*::test_get*", error="no meta", reason="made by hand")
+
+
+@pytest.mark.parametrize(
+    ("stock", "ours", "worse"),
+    [
+        (GOOD, GOOD, None),
+        (GOOD, BAD, BAD),
+        (GOOD, SKIPPED, SKIPPED),
+        (GOOD, None, MISSING),
+        (BAD, BAD, None),
+        (BAD, GOOD, None),
+        (SKIPPED, BAD, None),
+        (None, GOOD, None),
+    ],
+)
+def test_tests_that_pass_with_stock_must_pass_with_ours(
+    stock: Result | None, ours: Result | None, worse: Result | None
+) -> None:
+    results = [{"a": each} if each else {} for each in (stock, ours)]
+    comparison = compare(results[0], {"z": GOOD, **results[1]})
+    assert comparison.worse == ({"a": worse} if worse else {})
+    assert comparison.is_good is (worse is None)
+    # A suite in which nothing passes proves nothing.
+    assert not compare(results[0], {"a": BAD}).is_good
+
+
+@pytest.mark.parametrize(
+    ("test", "result", "is_meant"),
+    [
+        ("t/sqs.py::test_get_bulk[1]", BAD, True),
+        ("t/sqs.py::test_get", OTHER, False),
+        ("t/sqs.py::test_put", BAD, False),
+        pytest.param("t/sqs.py::test_get", GOOD, False, id="it is gone"),
+    ],
+)
+def test_a_known_difference_excuses_its_tests_for_its_reason_only(
+    test: str, result: Result, *, is_meant: bool
+) -> None:
+    comparison = compare({test: GOOD}, {"z": GOOD, test: result}, [META])
+    assert comparison.is_good is bool(comparison.meant) is is_meant
+    assert bool(comparison.unused) is not is_meant

@@ -1,8 +1,9 @@
-"""Requests that run as a batch know their job, and none stays unsettled after it."""
+"""Messages that run as a batch, as with celery-batches: each is settled when its batch ends."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,110 +13,75 @@ from billiard.einfo import ExceptionInfo
 from celery_sqs_heartbeat.contrib import batches
 from celery_sqs_heartbeat.contrib.batches import Batch, guard_batches
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
-from tests.unit.request_harness import Request, RequestHarness
+from tests.unit.scene import Scene
+
+New = Callable[..., Scene]
+LOST, HELD, DELETED = "released 0 failed", "held", "deleted"
 
 
-class Job:
-    """A job of a pool of processes."""
+class Timed:
+    """A timer's entry."""
 
-    def __init__(self) -> None:
-        self._is_accepted = False
-        self._write_to = None
+    is_cancelled = False
 
-    def accept(self) -> None:
-        """Note that a process has taken it."""
-        self._is_accepted = True
-
-    def accepted(self) -> bool:
-        return self._is_accepted
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
-class Pool:
-    """Keeps jobs and their callbacks.
-
-    Attributes:
-        uses_semaphore: Whether it has processes.
-    """
-
-    uses_semaphore = True
-
-    def __init__(self) -> None:
-        self.jobs: list[Job] = []
-        self.targets: list[Any] = []
-        self.options: list[dict[str, Any]] = []
-
-    def apply_async(self, target: Any, args: Any = None, **options: Any) -> Job:
-        self.jobs.append(Job())
-        self.targets.append(target)
-        self.options.append(options)
-        return self.jobs[-1]
-
-    def report(self, what: str, *args: Any, job: int = 0) -> None:
-        self.options[job][what](*args)
-
-
-class Gathering:
-    """A task that gathers requests, as in celery-batches.
+class Batches:
+    """A worker with a task that gathers requests, as in celery-batches.
 
     Attributes:
         parts: How many jobs a flush starts.
-        error: Raised by a flush.
+        error: Raised by a flush, after its jobs.
+        ran: The ids of what each job has run.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self.flushed: list[list[str]] = []
-        self.parts = 1
-        self.error: Exception | None = None
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.pool = scene, scene.pool
+        self.parts, self.error = 1, None
+        self.ran: list[list[str]] = []
+        task = SimpleNamespace(flush=self._flush, Strategy=self._strategy)
+        scene.task.flush, scene.task.Strategy = task.flush, task.Strategy
+        guard_batches(SimpleNamespace(tasks={"work": scene.task}), self.pool)  # type: ignore[arg-type]
 
-    def Strategy(self, task: Any, app: Any, consumer: Any) -> None: ...
+    def flush(self, *ids: str) -> list[Any]:
+        """Deliver messages, and flush them. Return the pool's jobs."""
+        new = [each for each in ids if each not in self.scene.got]
+        if new:
+            self.scene.deliver(*new)
+        self.scene.task.flush([self.scene.got[each] for each in ids])
+        return self.pool.jobs
 
-    def flush(self, requests: list[Request]) -> Any:
-        def on_accepted(pid: int, time_accepted: float) -> None: ...
+    @property
+    def fates(self) -> list[str]:
+        return [self.scene.fate(each) for each in self.scene.got]
 
+    def _strategy(self, task: Any, app: Any, consumer: Any) -> Any:
+        # As celery-batches does, at a consumer's first message.
+        if getattr(task, "_tref", None) is None:
+            task._tref = Timed()
+        return app, consumer
+
+    def _flush(self, requests: list[Any]) -> None:
         def on_return(result: Any) -> None:
             for request in requests:
                 request.acknowledge()
 
-        self.flushed.append([request.id for request in requests])
+        def target(*args: Any) -> None:
+            self.ran.append([request.id for request in requests])
+
         for _ in range(self.parts):
-            self._pool.apply_async(
-                print, (requests,), accept_callback=on_accepted, callback=on_return
+            self.pool.apply_async(
+                target, ("work", "id"), accept_callback=lambda *_: None, callback=on_return
             )
         if self.error is not None:
             raise self.error
 
 
 @pytest.fixture
-def pool() -> Pool:
-    return Pool()
-
-
-@pytest.fixture
-def task(pool: Pool) -> Gathering:
-    task = Gathering(pool)
-    guard_batches(SimpleNamespace(tasks={"t": task}), pool)  # type: ignore[arg-type]
-    return task
-
-
-@pytest.fixture
-def requests(desk: RequestHarness, task: Gathering) -> list[Request]:
-    return [desk.receive(tag, task) for tag in ("a", "b", "c")]
-
-
-def test_a_batch_that_succeeds_is_acked_and_nothing_else_happens(
-    desk: RequestHarness,
-    pool: Pool,
-    task: Gathering,
-    requests: list[Request],
-) -> None:
-    task.flush(requests)
-    assert not any(request.has_started() for request in requests)
-    pool.report("accept_callback", 1, 0.0)
-    assert all(request.has_started() for request in requests)
-    pool.report("callback", None)
-    assert all(request.acknowledged for request in requests)
-    assert desk.rejected == []
+def new_batches(new_scene: New) -> Callable[..., Batches]:
+    return lambda **options: Batches(new_scene(release_delay=0, **options))
 
 
 def failed() -> ExceptionInfo:
@@ -128,234 +94,159 @@ def failed() -> ExceptionInfo:
 @pytest.mark.parametrize(
     ("what", "result"),
     [
+        pytest.param("callback", None, id="it succeeded"),
         pytest.param("error_callback", failed(), id="its process was lost"),
         pytest.param("callback", failed(), id="sys.exit() in a thread"),
         pytest.param("callback", (1, failed(), 0.0), id="an error around it in a thread"),
     ],
 )
-def test_a_lost_batch_is_released_except_its_settled_messages(
-    desk: RequestHarness,
-    pool: Pool,
-    task: Gathering,
-    requests: list[Request],
-    what: str,
-    result: Any,
-    caplog: pytest.LogCaptureFixture,
+def test_every_end_of_a_batch_settles_what_it_has_not_settled_itself(
+    new_batches: Callable[..., Batches], caplog: pytest.LogCaptureFixture, what: str, result: Any
 ) -> None:
-    task.flush(requests)
-    pool.report("accept_callback", 1, 0.0)
-    requests[0].acknowledge()
-    desk.keeper.release("b")
-    pool.report(what, result)
-    assert desk.rejected == [("c", True)]
-    assert requests[2].rejects == [True]
-    assert "task work[c] was neither acked nor rejected when its batch ended" in caplog.text
-    assert "(OSError('exited prematurely')" in caplog.text
+    made = new_batches()
+    (job,) = made.flush("a", "b", "c")
+    requests = made.scene.got
+    assert not any(each.has_started() for each in requests.values())
+    job.accept_callback(1, 0.0)
+    assert all(each.has_started() for each in requests.values())
+    requests["a"].acknowledge()
+    made.scene.keeper.release("b", 5, "asked")
+    getattr(job, what)(result)
+    assert made.fates == [DELETED, "released 5 asked", LOST if result else DELETED]
+    line = "task work[c] was neither acked nor rejected when its batch ended (OSError('exited"
+    assert (line in caplog.text) is bool(result)
+    assert caplog.text.count("was neither acked nor rejected") == bool(result)
 
 
-def test_a_flush_that_fails_releases_the_requests_without_a_job(
-    desk: RequestHarness,
-    task: Gathering,
-    requests: list[Request],
+@pytest.mark.parametrize(
+    ("parts", "ends", "fates"),
+    [
+        pytest.param(0, [], [LOST], id="no job took them"),
+        pytest.param(1, ["callback"], [HELD, DELETED], id="it failed after its job began"),
+        pytest.param(2, ["error_callback"] * 2, [HELD, HELD, LOST], id="the last job settles"),
+    ],
+)
+def test_a_flush_that_fails_leaves_its_messages_to_its_jobs(
+    new_batches: Callable[..., Batches], parts: int, ends: list[str], fates: list[str]
 ) -> None:
-    task.parts, task.error = 0, OSError("no more room")
+    made = new_batches()
+    made.parts, made.error = parts, OSError("no more room")  # type: ignore[assignment]
     with pytest.raises(OSError, match="no more room"):
-        task.flush(requests)
-    assert [tag for tag, _ in desk.rejected] == ["a", "b", "c"]
+        made.flush("a")
+    seen = made.fates
+    for job, end in zip(made.pool.jobs, ends, strict=True):
+        getattr(job, end)(None if end == "callback" else failed())
+        seen += made.fates
+    assert seen == fates
+    # Jobs of other tasks are left alone.
+    made.pool.apply_async(print, (), callback=print)
+    assert made.pool.jobs[-1].callback is print
 
 
-def test_a_flush_that_fails_late_leaves_its_job_alone(
-    desk: RequestHarness,
-    pool: Pool,
-    task: Gathering,
-    requests: list[Request],
+def test_a_job_that_the_pool_does_not_take_releases_its_messages(
+    new_batches: Callable[..., Batches],
 ) -> None:
-    task.error = OSError("too late")
-    with pytest.raises(OSError, match="too late"):
-        task.flush(requests)
-    assert desk.rejected == []
-    pool.report("callback", None)
-    assert desk.rejected == []
-    assert requests[0].acknowledged
-
-
-def test_the_last_of_several_jobs_settles_the_batch(
-    desk: RequestHarness,
-    pool: Pool,
-    task: Gathering,
-    requests: list[Request],
-) -> None:
-    task.parts = 2
-    task.flush(requests)
-    pool.report("error_callback", failed(), job=0)
-    assert desk.rejected == []
-    pool.report("error_callback", failed(), job=1)
-    assert [tag for tag, _ in desk.rejected] == ["a", "b", "c"]
-
-
-class Raced(deque[Any]):
-    """A queue whose last item another thread takes at the last moment."""
-
-    def popleft(self) -> Any:
-        if len(self) == 1:
-            self.clear()
-        return super().popleft()
+    made = new_batches()
+    made.pool.error = RuntimeError("no more room")
+    with pytest.raises(RuntimeError):
+        made.flush("a", "b")
+    assert made.fates == [LOST, LOST]
 
 
 def test_a_job_that_ends_on_another_thread_as_the_flush_ends_settles_each_request_once(
-    desk: RequestHarness, requests: list[Request], monkeypatch: pytest.MonkeyPatch
+    new_batches: Callable[..., Batches], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Raced(deque[Any]):
+        """A queue whose last item another thread takes at the last moment."""
+
+        def popleft(self) -> Any:
+            if len(self) == 1:
+                self.clear()
+            return super().popleft()
+
+    made = new_batches()
+    made.scene.deliver("a", "b")
     monkeypatch.setattr(batches, "deque", Raced)
-    Batch(requests, Pool()).end()
-    assert [tag for tag, _ in desk.rejected] == ["a", "b"]
+    Batch(list(made.scene.got.values()), made.pool).end()
+    assert made.fates == [LOST, HELD]
 
 
-class Timed:
-    """A timer's entry."""
-
-    is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-
-def test_every_consumer_starts_its_own_flush_timer(pool: Pool) -> None:
-    class Timing(Gathering):
-        _tref: Timed | None = None
-
-        @property
-        def timer(self) -> Timed | None:
-            return self._tref
-
-        def Strategy(self, task: Any, app: Any, consumer: Any) -> Any:
-            # As celery-batches does, at a consumer's first message.
-            if self._tref is None:
-                self._tref = Timed()
-            return app, consumer
-
-    task, untimed = Timing(pool), Gathering(pool)
-    app: Any = SimpleNamespace(tasks={"t": task, "u": untimed})
-    guard_batches(app, pool)
-    assert task.Strategy(task, app, "first") == (app, "first")
-    first = task.timer
+def test_every_consumer_starts_its_own_flush_timer(new_batches: Callable[..., Batches]) -> None:
     # A lost connection clears the timers of Celery's event loop.
-    task.Strategy(task, app, "second")
-    assert first is not None
-    assert first.is_cancelled
-    assert task.timer is not None
-    assert not task.timer.is_cancelled
-    untimed.Strategy(untimed, app, "second")
-    assert not hasattr(untimed, "_tref")
+    task = new_batches().scene.task
+    assert task.Strategy(task, "app", "first") == ("app", "first")
+    first = task._tref
+    task.Strategy(task, "app", "second")
+    assert (first.is_cancelled, task._tref.is_cancelled) == (True, False)
 
 
 def test_messages_that_are_no_longer_ours_are_left_out(
-    desk: RequestHarness,
-    task: Gathering,
-    requests: list[Request],
+    new_batches: Callable[..., Batches],
 ) -> None:
-    desk.keeper.release("a")
-    desk.set_status("b", LeaseStatus.LOST)
-    task.flush(requests)
-    assert task.flushed == [["c"]]
-    desk.keeper.let_expire("c")
-    task.flush(requests[2:])
-    assert task.flushed == [["c"]]
+    made = new_batches()
+    made.scene.deliver("a", "b", "c")
+    made.scene.keeper.release("a")
+    made.scene.set_status("b", LeaseStatus.LOST)
+    (job,) = made.flush("a", "b", "c")
+    job.run()
+    made.scene.keeper.let_expire("c")
+    made.flush("c")
+    assert (made.ran, len(made.pool.jobs)) == ([["c"]], 1)
 
 
-@pytest.fixture
-def green(pool: Pool) -> Pool:
-    """A pool where a job waits for a free greenlet, and its messages may be released."""
-    pool.uses_semaphore = False
-    return pool
-
-
-def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
-    desk: RequestHarness,
-    green: Pool,
-    task: Gathering,
-    requests: list[Request],
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("is_released", [True, False], ids=["released", "about to be released"])
+def test_a_batch_does_not_run_if_a_message_of_it_was_released_while_it_waited(
+    new_batches: Callable[..., Batches], caplog: pytest.LogCaptureFixture, *, is_released: bool
 ) -> None:
-    task.flush(requests)
-    for tag in ("a", "b"):
-        desk.keeper.release(tag)
-    green.report("accept_callback", 1, 0.0)
-    green.targets[0](requests)
-    green.report("callback", None)
-    assert capsys.readouterr().out == ""
-    assert not any(request.has_started() for request in requests)
-    assert "task work[a] is not started: its message was released" in caplog.text
-    # A message that is still ours is released, too: it can't be taken out of the job.
-    assert desk.rejected == [("c", True)]
-
-
-def test_a_batch_with_a_message_that_is_about_to_be_released_does_not_run(
-    desk: RequestHarness,
-    green: Pool,
-    task: Gathering,
-    requests: list[Request],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    task.flush(requests)
-    assert requests[1].withdraw()
-    green.report("accept_callback", 1, 0.0)
-    green.targets[0](requests)
-    assert capsys.readouterr().out == ""
-    assert not any(request.has_started() for request in requests)
+    # A job waits for a free greenlet, and a shutdown may release its messages meanwhile.
+    made = new_batches(has_processes=False, is_green=True)
+    (job,) = made.flush("a", "b")
+    if is_released:
+        made.scene.keeper.release("a")
+    else:
+        assert made.scene.got["a"].withdraw()
+    job.accept_callback(1, 0.0)
+    job.run()
+    assert made.ran == []
+    assert not made.scene.got["b"].has_started()
+    job.callback(None)
+    # What is still ours can't be taken out of the job.
+    assert made.fates[1] == LOST
+    assert ("task work[a] is not started: its message was released" in caplog.text) is is_released
 
 
 def test_a_job_runs_although_another_job_of_its_batch_has_settled_messages(
-    desk: RequestHarness,
-    green: Pool,
-    task: Gathering,
-    requests: list[Request],
-    capsys: pytest.CaptureFixture[str],
+    new_batches: Callable[..., Batches],
 ) -> None:
-    task.parts = 2
-    task.flush(requests)
-    green.report("accept_callback", 1, 0.0, job=0)
-    requests[0].acknowledge()
-    desk.keeper.done("a")
-    green.report("accept_callback", 1, 0.0, job=1)
-    green.targets[1]("runs")
-    assert capsys.readouterr().out == "runs\n"
-
-
-def test_jobs_of_other_tasks_are_left_alone(pool: Pool, task: Gathering) -> None:
-    pool.apply_async(print, (), callback=print)
-    assert pool.options == [{"callback": print}]
+    made = new_batches(has_processes=False)
+    made.parts = 2
+    first, second = made.flush("a", "b")
+    first.accept_callback(1, 0.0)
+    made.scene.got["a"].acknowledge()
+    second.accept_callback(1, 0.0)
+    second.run()
+    assert made.ran == [["a", "b"]]
 
 
 def test_requests_that_wait_for_a_full_batch_end_with_their_consumer_and_running_ones_do_not(
-    pool: Pool, task: Gathering, requests: list[Request]
+    new_batches: Callable[..., Batches],
 ) -> None:
-    request = requests[0]
+    made = new_batches()
+    request = made.scene.deliver("a")
     assert not request.outlives_consumer()
-    task.flush(requests)
+    (job,) = made.flush("a")
     # The pool has the job, but no process has it yet: the pool forgets it with the connection.
     assert not request.outlives_consumer()
-    pool.jobs[0].accept()
+    job.job._ack(None, 0.0, 1, None)
     assert request.outlives_consumer()
-    pool.report("accept_callback", 1, 0.0)
+    job.accept_callback(1, 0.0)
     assert request.outlives_consumer()
 
 
-def test_requests_in_a_tasks_own_strategy_count_as_running(desk: RequestHarness) -> None:
-    own = SimpleNamespace(Strategy=lambda task, app, consumer: None)
-    for request, runs in ((desk.receive("own", own), True), (desk.receive("celery's"), False)):
-        assert request.outlives_consumer() is runs
-        assert request.has_started() is runs
-
-
-def test_one_lost_lease_does_not_stop_a_batch(
-    desk: RequestHarness,
-    pool: Pool,
-    task: Gathering,
-    requests: list[Request],
-) -> None:
-    task.flush(requests)
-    pool.report("accept_callback", 1, 0.0)
-    desk.set_status("a", LeaseStatus.LOST)
-    requests[0].stop_lost_task(pool)
-    assert not desk.keeper.is_disowned("a")
+def test_one_lost_lease_does_not_stop_a_batch(new_batches: Callable[..., Batches]) -> None:
+    made = new_batches()
+    (job,) = made.flush("a")
+    job.accept_callback(1, 0.0)
+    made.scene.set_status("a", LeaseStatus.LOST)
+    made.scene.got["a"].stop_lost_task(made.pool)
+    assert made.fates == [HELD]

@@ -1,31 +1,31 @@
-"""Everything that CONTRIBUTING, the hooks and the workflow name exists, and claims are tested."""
+"""The tiers run every test, CI runs both tiers, and each promise of the README names its tests."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
 
+from tests.acceptance.promises import FOLDER, PAGES, PROMISES, promised
 from tests.support.interpreters import supported
 from tests.support.markdown import ROOT, commands
 
 GUIDE = "CONTRIBUTING.md"
-MAKE = set(
-    re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-)
 
 
 def read(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("document", [GUIDE, "README.md", ".github/workflows/test.yml", ".ci/run"])
-def test_each_make_command_is_a_target(document: str) -> None:
-    named = set(re.findall(r"(?:`|run: |^)make ([a-z-]+)", read(document), re.MULTILINE))
-    assert named
-    assert named <= MAKE
+def test_each_make_command_is_a_target() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    for document in (GUIDE, "README.md", ".github/workflows/test.yml", ".ci/run"):
+        named = set(re.findall(r"(?:`|run: |^)make ([a-z-]+)", read(document), re.MULTILINE))
+        assert named, document
+        assert named <= targets, document
 
 
 def test_the_second_tier_runs_everything_that_the_first_leaves_to_it() -> None:
@@ -39,23 +39,6 @@ def test_the_second_tier_runs_everything_that_the_first_leaves_to_it() -> None:
     ]
     assert len(left) > 10
     assert [path for path in left if not path.startswith(run)] == []
-
-
-def test_each_path_of_the_guide_exists() -> None:
-    text = read(GUIDE)
-    linked = re.findall(r"\]\(([\w./-]+)\)", text)
-    named = re.findall(
-        r"`((?:tests|docs|celery_sqs_heartbeat|cli|settings|pipeline)/[\w./]*)`", text
-    )
-    assert len(linked) > 4
-    assert len(named) > 20
-    package = ROOT / "celery_sqs_heartbeat"
-    missing = [
-        path
-        for path in linked + named
-        if not any((base / path).exists() for base in (ROOT, package))
-    ]
-    assert missing == []
 
 
 def test_the_tests_that_the_guide_runs_exist() -> None:
@@ -82,3 +65,37 @@ def test_the_hooks_are_the_tools_of_make_lint() -> None:
     tools = {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in repo["hooks"]}
     recipe = read("Makefile").partition("\nlint:")[2].partition("\n\n")[0]
     assert tools == set(re.findall(r"\$\(BIN\)/([\w-]+)", recipe))
+
+
+@pytest.mark.parametrize("words", PROMISES)
+def test_each_promise_is_in_the_readme_or_its_pages(words: str) -> None:
+    readme, *others = PAGES
+    assert any(words in " ".join(read(page).split()) for page in PAGES)
+    assert [page for page in others if f"]({page})" not in read(readme)] == []
+
+
+def test_the_limits_name_the_exceptions_to_the_first_promise_that_the_docs_explain() -> None:
+    claim, _, rest = read("README.md").partition("\n## ")
+    limits = _section(rest, "Limits")
+    explained = _section(read("docs/motivation.md"), "What can still run twice")
+    assert "(#limits)" in claim
+    assert "docs/motivation.md#what-can-still-run-twice" in limits
+    exceptions = re.findall(r"^\| \*\*(.+?)\*\*", explained, re.MULTILINE)
+    assert len(exceptions) == 8
+    assert re.findall(r"\*\*(.+?)\*\*", limits) == exceptions
+
+
+def _section(text: str, heading: str) -> str:
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+def test_each_promise_names_tests_that_exist() -> None:
+    # tests/acceptance/conftest.py marks all others as thorough, without a look at their parameters.
+    files = sorted({f"{FOLDER}{name.partition('::')[0]}" for name in promised()})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", *files]
+    command += ["-m", "not thorough", "-p", "no:cacheprovider"]
+    collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert collected.returncode == 0, collected.stdout
+    there = {line.removeprefix(FOLDER) for line in collected.stdout.splitlines()}
+    gone = promised() - there
+    assert not gone, f"tests/acceptance/promises.py names tests that are gone: {sorted(gone)}"

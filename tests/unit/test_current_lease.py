@@ -1,49 +1,61 @@
-"""What a task learns about its own lease."""
+"""What a task learns about its own lease, and why it may have none."""
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from celery import Celery
 
-from celery_sqs_heartbeat import LeaseLost, NoLease, current_lease
+from celery_sqs_heartbeat import LeaseLost, NoLease, SqsHeartbeatError, current_lease
+from celery_sqs_heartbeat.current import sharing
+from celery_sqs_heartbeat.current.sharing import unshare_table
+from celery_sqs_heartbeat.current.table import REACH
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
-from tests.support.leases import lease_of
-from tests.support.tasks import sqs_message
-from tests.unit.asking import NOW, Worker
+from tests.support.leases import TERMS, lease_of
+from tests.support.seated import share_board
+from tests.support.tasks import app, run_in_task, sqs_message
+from tests.support.waiting import PATIENCE
+from tests.unit.asking import MESSAGE, NOW, Worker, why_not
+
+QUESTIONS: dict[str, Callable[[], Any]] = {
+    "message_id": lambda: current_lease.message_id,
+    "receive_count": lambda: current_lease.receive_count,
+    "group": lambda: current_lease.group,
+    "sequence_number": lambda: current_lease.sequence_number,
+    "remaining": lambda: current_lease.remaining(),
+    "ensure_valid": lambda: current_lease.ensure_valid(),
+}
+REMAINING = QUESTIONS["remaining"]
 
 
-def test_a_task_knows_its_message(worker: Worker) -> None:
-    assert worker.run(lambda: (current_lease.message_id, current_lease.receive_count)) == (
-        "the-message",
-        3,
-    )
-    assert worker.run(lambda: bool(current_lease)) is True
-
-
-def test_the_remaining_time_counts_down_and_grows_with_an_extension(
+def test_a_task_knows_its_message_and_how_its_lease_counts_down_and_grows(
     worker: Worker, at: Callable[[float], None]
 ) -> None:
-    assert worker.remaining() == 20
+    names = ("message_id", "receive_count", "remaining")
+    assert [worker.run(QUESTIONS[name]) for name in names] == ["the-message", 3, 20]
+    assert worker.run(lambda: bool(current_lease)) is True
+    assert worker.run(lambda: repr(current_lease)) == (
+        "<current_lease: message the-message, 20 s left>"
+    )
+    assert "no worker runs a task here" in repr(current_lease)
     at(NOW + 15)
     assert worker.remaining() == 5
     worker.change(expires_at=NOW + 45)
     assert worker.remaining() == 30
-
-
-def test_a_lease_has_a_readable_repr(worker: Worker) -> None:
-    shown = worker.run(lambda: repr(current_lease))
-    assert shown == "<current_lease: message the-message, 20 s left>"
-    assert "no worker runs a task here" in repr(current_lease)
+    uncounted = {"MessageId": "m", "ReceiptHandle": "a"}
+    assert worker.run(QUESTIONS["receive_count"], uncounted) == 1
 
 
 @pytest.mark.parametrize(
     ("left", "asked", "is_enough"),
     [
-        (20, [], True),
         (5, [], True),
         (4.9, [], False),
         (20, [20], True),
@@ -54,7 +66,7 @@ def test_a_lease_has_a_readable_repr(worker: Worker) -> None:
     ],
 )
 def test_a_lease_is_valid_if_it_has_the_requested_time_left(
-    worker: Worker, left: float, asked: list[float], is_enough: bool
+    worker: Worker, left: float, asked: list[float], *, is_enough: bool
 ) -> None:
     worker.change(expires_at=NOW + left)
     if is_enough:
@@ -67,91 +79,64 @@ def test_a_lease_is_valid_if_it_has_the_requested_time_left(
 
 
 @pytest.mark.parametrize(
-    ("changes", "left", "reason"),
+    ("changes", "asked", "left", "reason"),
     [
-        ({"status": LeaseStatus.LOST}, 0, "SQS says that it is no longer ours"),
-        ({"goal": Goal.RELEASE}, 0, "the worker has released or dropped it"),
-        ({"status": LeaseStatus.CAPPED}, 20, "20 s of its lease are left, 21 s are required; it "),
-        ({"status": LeaseStatus.CAPPED}, 20, "has reached max_lease or SQS's 12 hours"),
-        ({"status": LeaseStatus.REFUSED}, 20, "sqs:ChangeMessageVisibility is missing"),
-        ({"status": LeaseStatus.EXPIRED, "expires_at": NOW - 1}, 0, "its lease has expired, 21 s "),
-        ({"expires_at": NOW - 1}, 0, "no extension of it was confirmed in time"),
-        ({}, 20, "a visibility timeout of 30 s, as little as 10 s may be left before an extension"),
+        ({"status": LeaseStatus.LOST}, 21, 0, "SQS says that it is no longer ours"),
+        ({"goal": Goal.RELEASE}, 21, 0, "the worker has released or dropped it"),
+        ({"status": LeaseStatus.CAPPED}, 21, 20, "has reached max_lease or SQS's 12 hours"),
+        ({"status": LeaseStatus.REFUSED}, 21, 20, "sqs:ChangeMessageVisibility is missing"),
+        ({"status": LeaseStatus.EXPIRED, "expires_at": NOW - 1}, 21, 0, "its lease has expired"),
+        ({"expires_at": NOW - 1}, 21, 0, "no extension of it was confirmed in time"),
+        ({"expires_at": NOW + 2}, 5, 2, "no extension of it was confirmed in time"),
+        ({}, 21, 20, "a visibility timeout of 30 s, as little as 10 s may be left before an ext"),
+        (
+            {"expires_at": NOW + 2, "terms": LeaseTerms.of(4)},
+            5,
+            2,
+            "2 s of its lease are left, 5 s are required; with a visibility timeout of 4 s, as "
+            "little as 1.33 s may be left before an extension: require less than that, or give "
+            "the queue a longer visibility timeout",
+        ),
     ],
 )
 def test_the_error_says_why_the_lease_is_not_valid(
-    worker: Worker, changes: dict[str, Any], left: float, reason: str
+    worker: Worker, changes: dict[str, Any], asked: float, left: float, reason: str
 ) -> None:
     worker.change(**changes)
     with pytest.raises(LeaseLost) as raised:
-        worker.ensure_valid(21)
+        worker.ensure_valid(asked)
     assert str(raised.value).startswith("message the-message: ")
     assert reason in str(raised.value)
     assert raised.value.remaining == worker.remaining() == left
     # There is a lease, and a task that asks only now must not continue without it.
     assert worker.run(lambda: bool(current_lease)) is True
-
-
-def test_the_error_names_a_visibility_timeout_that_is_too_short(worker: Worker) -> None:
-    worker.change(expires_at=NOW + 2, terms=LeaseTerms.of(4))
-    with pytest.raises(LeaseLost) as raised:
-        worker.ensure_valid()
-    assert str(raised.value) == (
-        "message the-message: 2 s of its lease are left, 5 s are required; with a visibility "
-        "timeout of 4 s, as little as 1.33 s may be left before an extension: require less than "
-        "that, or give the queue a longer visibility timeout"
-    )
-
-
-def test_an_extension_that_is_late_is_not_blamed_on_the_visibility_timeout(worker: Worker) -> None:
-    worker.change(expires_at=NOW + 2)
-    with pytest.raises(LeaseLost, match="no extension of it was confirmed in time"):
-        worker.ensure_valid()
-
-
-def test_a_lease_that_the_book_has_forgotten_is_lost(worker: Worker) -> None:
-    worker.board.remove(worker.lease)
-    assert worker.remaining() == 0
-    with pytest.raises(LeaseLost, match="has released or dropped it"):
-        worker.ensure_valid(0)
+    # The error leaves a pool process unchanged.
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (str(copy), copy.message_id, copy.remaining) == (str(raised.value), "the-message", left)
 
 
 def test_a_lost_claim_stays_lost_when_the_same_message_is_claimed_again(worker: Worker) -> None:
     worker.board.remove(worker.lease)
+    with pytest.raises(LeaseLost, match="has released or dropped it"):
+        worker.ensure_valid(0)
     again = sqs_message("b", message_id="the-message", receive_count=4)
     worker.board.show(lease_of("b", expires_at=NOW + 30))
     assert worker.remaining() == 0
-    assert worker.run(lambda: current_lease.remaining(), again) == 30
+    assert worker.run(REMAINING, again) == 30
 
 
-@pytest.mark.parametrize("asked", ["5", None, True, [5], 1j])
-def test_the_requested_time_must_be_a_number(worker: Worker, asked: Any) -> None:
-    with pytest.raises(TypeError, match=r"min_remaining is .*: give it as seconds"):
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        *((asked, TypeError) for asked in ("5", None, True, [5], 1j)),
+        *((asked, ValueError) for asked in (-1, -0.1, math.inf, math.nan)),
+    ],
+)
+def test_the_requested_time_must_be_a_finite_number(
+    worker: Worker, asked: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"min_remaining is .*: give it as seconds"):
         worker.ensure_valid(asked)
-
-
-@pytest.mark.parametrize("asked", [-1, -0.1, math.inf, math.nan])
-def test_the_requested_time_must_be_finite_and_not_negative(worker: Worker, asked: float) -> None:
-    with pytest.raises(ValueError, match=r"min_remaining is .*: give it as seconds, 0 or more"):
-        worker.ensure_valid(asked)
-
-
-def test_the_error_leaves_a_pool_process_unchanged(worker: Worker) -> None:
-    worker.change(status=LeaseStatus.LOST)
-    with pytest.raises(LeaseLost) as raised:
-        worker.ensure_valid()
-    copy = pickle.loads(pickle.dumps(raised.value))
-    assert (str(copy), copy.message_id, copy.remaining) == (
-        str(raised.value),
-        "the-message",
-        0.0,
-    )
-    assert str(pickle.loads(pickle.dumps(NoLease("x")))) == str(NoLease("x"))
-
-
-def test_a_message_without_a_receive_count_counts_as_received_once(worker: Worker) -> None:
-    message = {"MessageId": "m", "ReceiptHandle": "a"}
-    assert worker.run(lambda: current_lease.receive_count, message) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,7 +144,6 @@ def test_a_message_without_a_receive_count_counts_as_received_once(worker: Worke
     [
         ({}, None, None),
         ({"MessageGroupId": "A17", "SequenceNumber": "0188"}, "A17", "0188"),
-        ({"MessageGroupId": "tenant"}, "tenant", None),
         ({"MessageGroupId": "", "SequenceNumber": ""}, None, None),
         ({"MessageGroupId": 17, "SequenceNumber": 188}, None, None),
         ({"MessageGroupId": None, "SequenceNumber": "1e3"}, None, None),
@@ -173,3 +157,90 @@ def test_a_task_knows_its_messages_place_in_a_group(
     message = {**sqs_message("a"), "Attributes": attributes}
     known = worker.run(lambda: (current_lease.group, current_lease.sequence_number), message)
     assert known == (group, number)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_without_a_lease_every_question_reports_that(question: str) -> None:
+    ask = QUESTIONS[question]
+    for reason in (
+        why_not(ask),
+        why_not(lambda: run_in_task(ask, None)),
+        why_not(lambda: run_in_task(ask, MESSAGE)),
+    ):
+        assert reason.startswith("there is no lease here: ")
+        assert reason.endswith(" (check with `if current_lease:`)")
+    assert issubclass(NoLease, SqsHeartbeatError)
+    assert not issubclass(NoLease, LeaseLost)
+    assert not issubclass(LeaseLost, NoLease)
+    assert str(pickle.loads(pickle.dumps(NoLease("x")))) == str(NoLease("x"))
+
+
+def test_the_error_says_why_there_is_none(worker: Worker) -> None:
+    assert "no worker runs a task here" in why_not(REMAINING)
+    assert "did not come from SQS" in why_not(lambda: worker.run(REMAINING, None))
+    assert "acks_late=False" in why_not(lambda: worker.run(REMAINING, acks_late=False))
+    worker.change(goal=Goal.DELETE)
+    assert "acknowledged already" in why_not(lambda: worker.run(REMAINING))
+    worker.change(goal=Goal.HOLD, terms=replace(TERMS, extend=False))
+    assert "sqs_heartbeat=False" in why_not(lambda: worker.run(REMAINING))
+    assert worker.run(lambda: bool(current_lease)) is False
+    unshare_table()
+    assert "without --heartbeat-sqs" in why_not(lambda: worker.run(REMAINING))
+
+
+@pytest.mark.usefixtures("at")
+def test_a_lease_that_a_full_table_has_no_room_for_is_not_called_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "LEAST_PLACES", REACH)
+    board = share_board(1)
+    for number in range(REACH + 1):
+        board.show(lease_of(f"handle-{number}", expires_at=NOW + 1))
+    first, last = sqs_message("handle-0"), sqs_message(f"handle-{REACH}")
+    assert run_in_task(REMAINING, first) == 1
+    assert "has room for" in why_not(lambda: run_in_task(REMAINING, last))
+    assert run_in_task(lambda: bool(current_lease), last) is False
+    unshare_table()
+
+
+def test_a_task_that_is_called_by_another_runs_under_its_lease(worker: Worker) -> None:
+    @app.task(name="inner")
+    def inner() -> float:
+        return current_lease.remaining()
+
+    try:
+        assert worker.run(lambda: inner()) == 20
+        assert worker.run(lambda: inner.apply().get(disable_sync_subtasks=False)) == 20
+        assert "no worker runs" in why_not(inner)
+        assert "no worker runs" in why_not(lambda: inner.apply(throw=True))
+    finally:
+        del app.tasks["inner"]
+    eager = Celery("eager", set_as_current=False, task_always_eager=True)
+    ask = eager.task(name="ask", acks_late=True, shared=False)(_has_lease)
+    assert ask.delay().get() is False
+
+
+def _has_lease() -> bool:
+    return bool(current_lease)
+
+
+def test_each_thread_has_the_lease_of_its_own_task(worker: Worker) -> None:
+    together = threading.Barrier(4, timeout=PATIENCE)
+    left: dict[str, float] = {}
+
+    def ask(handle: str) -> None:
+        together.wait()
+        left[handle] = current_lease.remaining()
+        together.wait()
+
+    threads = []
+    for number in range(4):
+        handle = f"t{number}"
+        worker.board.show(lease_of(handle, expires_at=NOW + number + 1))
+        run = (functools.partial(ask, handle), sqs_message(handle))
+        threads.append(threading.Thread(target=worker.run, args=run))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert left == {"t0": 1, "t1": 2, "t2": 3, "t3": 4}

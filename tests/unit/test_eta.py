@@ -1,47 +1,43 @@
-"""How far away a task's ETA is, and where its message waits until then."""
+"""A message whose task is due later waits at SQS, if that costs it no receive that it needs."""
 
 from __future__ import annotations
 
+import itertools
 import logging
-from datetime import datetime, timezone
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import receives_until
-from celery_sqs_heartbeat.settings import Settings, read_settings
-from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.delivery import EtaParking, seconds_until_eta
-from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
-from tests.support.leases import lease_of
+from celery_sqs_heartbeat.transport.delivery import seconds_until_eta
+from tests.unit.scene import ATTRIBUTES, Scene
 
+New = Callable[..., Scene]
 NOON = datetime(2026, 7, 1, 12, tzinfo=timezone.utc)
 HOUR = 3600
+NAMES = itertools.count()
 
 
 @pytest.mark.parametrize(
-    ("eta", "seconds"),
+    ("headers", "seconds"),
     [
-        ("2026-07-01T13:00:00+00:00", HOUR),
-        ("2026-07-01T13:00:00Z", HOUR),
-        ("2026-07-01T15:00:00+02:00", HOUR),
-        pytest.param("2026-07-01T13:00:00", HOUR, id="without a zone: UTC"),
-        ("2026-07-01T11:00:00.500000+00:00", -HOUR + 0.5),
-        (None, None),
-        ("tomorrow", None),
-        (1_782_907_200, None),
-        ("9999-99-99T00:00:00", None),
+        ({"eta": "2026-07-01T13:00:00+00:00"}, HOUR),
+        ({"eta": "2026-07-01T13:00:00Z"}, HOUR),
+        ({"eta": "2026-07-01T15:00:00+02:00"}, HOUR),
+        pytest.param({"eta": "2026-07-01T13:00:00"}, HOUR, id="without a zone: UTC"),
+        ({"eta": "2026-07-01T11:00:00.500000+00:00"}, -HOUR + 0.5),
+        ({}, None),
+        ({"eta": None}, None),
+        ({"eta": "tomorrow"}, None),
+        ({"eta": 1_782_907_200}, None),
+        ({"eta": "9999-99-99T00:00:00"}, None),
     ],
 )
-def test_an_eta_is_read_as_celery_reads_it(eta: Any, seconds: float | None) -> None:
-    assert seconds_until_eta({"eta": eta}, NOON) == seconds
-
-
-def test_a_message_without_an_eta_has_none() -> None:
-    assert seconds_until_eta({}, NOON) is None
+def test_an_eta_is_read_as_celery_reads_it(headers: Any, seconds: float | None) -> None:
+    assert seconds_until_eta(headers, NOON) == seconds
 
 
 @pytest.mark.parametrize(
@@ -60,62 +56,39 @@ def test_a_distant_eta_takes_one_receive_per_twelve_hours(
     assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
 
 
-def parking(most: int | None = None, *, is_known: bool = True) -> EtaParking:
-    """Return the parking rules for a queue that allows so many receives."""
-    attributes: Any = SimpleNamespace(max_receive_count=most, is_known=is_known)
-    queues: Any = SimpleNamespace(get=lambda url: attributes)
-    heartbeat = Heartbeat(keeper=Mock(), settings=Settings(), queues=queues, clients=Mock())
-    return EtaParking(heartbeat)
+class At(datetime):
+    """A clock that stays at noon."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:
+        return NOON
 
 
-def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> Lease:
-    """Return a lease whose message was received at 0 and is hidden until 30 s later."""
-    held = lease_of(
-        "a", expires_at=30, terms=LeaseTerms(visibility_timeout=30, threshold=10, **terms)
-    )
-    held.queue_url, held.receive_count = queue, receive_count
-    return held
+@pytest.fixture(autouse=True)
+def _at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.delivery.datetime", At)
 
 
-@pytest.mark.parametrize(
-    ("queue", "most", "warnings"),
-    [
-        pytest.param("https://q.fifo", None, 0, id="no dead-letter queue"),
-        pytest.param("https://q.fifo", 3, 0, id="just enough"),
-        pytest.param("https://q.fifo", 2, 1, id="one too few"),
-        pytest.param("https://q", 2, 0, id="sent again"),
-    ],
-)
-def test_a_fifo_queue_that_allows_too_few_receives_for_a_distant_eta_gets_one_warning(
-    queue: str, most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    etas = parking(most)
-    for _ in range(2):
-        assert etas.is_parked(lease(queue), 30 * HOUR, hold=60, now=0.0)
-    levels = [record.levelno for record in caplog.records]
-    assert levels.count(logging.WARNING) == warnings
-    assert sum("will be at receive 3" in message for message in caplog.messages) == 2
-    assert sum("needs 3 receives" in message for message in caplog.messages) == warnings
-
-
-def test_invented_task_names_fill_neither_the_log_nor_the_memory(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    etas = parking(2)
-    for number in range(3):
-        held = lease("https://q.fifo")
-        held.task = f"made.up.{number}"
-        assert etas.is_parked(held, 30 * HOUR, hold=60, now=0.0)
-    (warning,) = caplog.messages
-    assert "task made.up.0 is due in" in warning
+def waits(scene: Scene, seconds: float, **received: Any) -> bool:
+    """Deliver a message that is due in so many seconds. Return whether it waits at SQS."""
+    eta = (NOON + timedelta(seconds=seconds)).isoformat()
+    name = f"m{next(NAMES)}"
+    scene.deliver(name, eta=eta, **received)
+    if name in scene.got:
+        assert scene.fate(name) == "held"
+        return False
+    # A message may arrive a little early, but not late. SQS hides none for longer than 12 hours.
+    assert scene.fate(name) == f"released {min(int(seconds), 43_200)} due later"
+    assert scene.slots == set()
+    return True
 
 
 @pytest.mark.parametrize(
     ("wait", "hold", "is_parked"),
     [
-        pytest.param(60, 60, False, id="as late as messages are held"),
-        pytest.param(60.5, 60, True, id="later"),
+        pytest.param(60, None, False, id="as late as messages are held"),
+        pytest.param(60.5, None, True, id="later"),
+        pytest.param(80, 90, False, id="the setting"),
         pytest.param(11 * HOUR, 43_200, False, id="up to 12 hours may be held"),
         pytest.param(13 * HOUR, 43_200, True, id="more than 12 hours may not"),
         pytest.param(1.5, 0, True, id="nothing is held"),
@@ -124,13 +97,13 @@ def test_invented_task_names_fill_neither_the_log_nor_the_memory(
     ],
 )
 def test_a_message_waits_at_sqs_if_its_task_is_due_later_than_messages_are_held(
-    wait: float, hold: float, is_parked: bool
+    new_scene: New, wait: float, hold: float | None, *, is_parked: bool
 ) -> None:
-    assert parking().is_parked(lease(), wait, hold=hold, now=0.0) is is_parked
+    assert waits(new_scene(hold_eta=hold), wait) is is_parked
 
 
 @pytest.mark.parametrize(
-    ("receive_count", "most", "is_parked"),
+    ("count", "most", "is_parked"),
     [
         pytest.param(1, 1, False, id="it would become a dead letter without a run"),
         pytest.param(1, 2, False, id="no receive would be left for a failure or a dead worker"),
@@ -142,61 +115,57 @@ def test_a_message_waits_at_sqs_if_its_task_is_due_later_than_messages_are_held(
     ],
 )
 def test_a_message_with_few_receives_left_is_held(
-    receive_count: int, most: int | None, is_parked: bool, caplog: pytest.LogCaptureFixture
+    new_scene: New,
+    caplog: pytest.LogCaptureFixture,
+    count: int,
+    most: int | None,
+    *,
+    is_parked: bool,
 ) -> None:
+    scene = new_scene(attributes=replace(ATTRIBUTES, max_receive_count=most))
     caplog.set_level(logging.INFO)
-    etas, held = parking(most), lease(receive_count=receive_count)
-    assert [etas.is_parked(held, HOUR, hold=60, now=0.0) for _ in range(3)] == [is_parked] * 3
-    (logged,) = caplog.messages
+    assert [waits(scene, HOUR, count=count) for _ in range(3)] == [is_parked] * 3
+    (logged,) = [line for line in caplog.messages if "at SQS" in line]
     assert ("wait at SQS until then" if is_parked else "too few for a wait at SQS") in logged
 
 
-def test_a_message_of_a_queue_with_unknown_receive_limits_is_held() -> None:
-    assert not parking(is_known=False).is_parked(lease(), HOUR, hold=60, now=0.0)
-
-
 @pytest.mark.parametrize(
-    ("wait", "is_parked"), [(HOUR, False), pytest.param(13 * HOUR, True, id="no lease lasts")]
-)
-def test_a_message_of_a_fifo_queue_is_held_as_long_as_possible(
-    wait: float, is_parked: bool
-) -> None:
-    held = lease("https://q.fifo")
-    assert parking().is_parked(held, wait, hold=60, now=0.0) is is_parked
-
-
-@pytest.mark.parametrize("queue", ["https://q", "https://q.fifo"])
-@pytest.mark.parametrize(("wait", "is_parked"), [(29, False), (31, True)])
-def test_a_message_that_is_not_extended_is_parked_because_it_would_become_visible_before_it_is_due(
-    queue: str, wait: float, is_parked: bool
-) -> None:
-    held = lease(queue, extend=False)
-    assert parking(1).is_parked(held, wait, hold=60, now=0.0) is is_parked
-
-
-@pytest.mark.parametrize(
-    ("settings", "task", "hold"),
+    ("queue", "wait", "attributes", "settings", "is_parked"),
     [
-        pytest.param({}, None, 60, id="a minute"),
-        pytest.param({"hold_eta": 90}, "t", 90, id="the setting"),
-        pytest.param({"hold_eta": 0}, "t", 0, id="nothing is held"),
-        pytest.param(
-            {"hold_eta": 90, "queues": {"q": {"hold_eta": 80}}},
-            "t",
-            80,
-            id="the setting of a queue",
-        ),
-        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "t", 70, id="the setting of a task"),
-        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "u", 60, id="the setting of another task"),
+        pytest.param("q", HOUR, {"is_known": False}, {}, False, id="its receives are not known"),
+        pytest.param("q.fifo", HOUR, {}, {}, False, id="it would block its group"),
+        pytest.param("q.fifo", 13 * HOUR, {}, {}, True, id="no lease lasts so long"),
+        pytest.param("q", 29, {"max_receive_count": 1}, False, False, id="not extended"),
+        pytest.param("q", 31, {"max_receive_count": 1}, False, True, id="it would be visible"),
+        pytest.param("q.fifo", 31, {}, False, True, id="it would be visible, in order"),
+        pytest.param("q", 75, {}, {"hold_eta": 70}, True, id="its task's setting"),
+        pytest.param("q", 65, {}, {"hold_eta": 70}, False, id="its task's setting, sooner"),
     ],
 )
-def test_the_most_specific_setting_decides_how_long_a_message_is_held(
-    settings: dict[str, Any], task: str | None, hold: float
+def test_the_queue_and_the_task_decide_where_a_message_waits(
+    new_scene: New, queue: str, wait: float, attributes: Any, settings: Any, *, is_parked: bool
 ) -> None:
-    conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
-    read = read_settings(conf.get, tasks=conf.pop("sqs_heartbeat_tasks", {}))
-    held = lease()
-    held.task = task
-    leased = LeasedQueues(read, Mock(), Mock(), Mock())
-    leased.names["https://q"] = "q"
-    assert leased.hold_eta(held) == hold
+    known = replace(ATTRIBUTES, **attributes)
+    task = {"sqs_heartbeat": settings} if settings != {} else {}
+    scene = new_scene(queue=queue, attributes=known, task=task, queues={queue: {"threshold": 10}})
+    assert waits(scene, wait, group="g") is is_parked
+
+
+@pytest.mark.parametrize(
+    ("queue", "most", "warnings"),
+    [
+        pytest.param("q.fifo", None, 0, id="no dead-letter queue"),
+        pytest.param("q.fifo", 3, 0, id="just enough"),
+        pytest.param("q.fifo", 2, 1, id="one too few"),
+        pytest.param("q", 2, 0, id="sent again"),
+    ],
+)
+def test_a_fifo_queue_that_allows_too_few_receives_for_a_distant_eta_gets_one_warning(
+    new_scene: New, caplog: pytest.LogCaptureFixture, queue: str, most: int | None, warnings: int
+) -> None:
+    scene = new_scene(queue=queue, attributes=replace(ATTRIBUTES, max_receive_count=most))
+    caplog.set_level(logging.INFO)
+    for number in range(2):
+        assert waits(scene, 30 * HOUR, group=f"g{number}")
+    assert sum("will be at receive 3" in line for line in caplog.messages) == 2
+    assert sum("needs 3 receives" in line for line in caplog.messages) == warnings

@@ -1,33 +1,28 @@
-"""Which events are bad ends of leases, and who gets them."""
+"""What a user learns of leases that end badly, and of groups that a failure stops."""
 
 from __future__ import annotations
 
+import logging
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
 
+from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind, loss_of
-from celery_sqs_heartbeat.signals import lease_lost
+from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from tests.support.waiting import PATIENCE
+from tests.unit.observe.happening import FIFO, event
+
+RELEASED, LAPSING = EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING
 
 
-def event(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -> Event:
-    return Event(
-        kind=kind,
-        at=1000.0,
-        queue_url="https://sqs/1/q",
-        message_id=message,
-        task="work",
-        task_id="t",
-        receive_count=1,
-        slack=-1.0,
-        held_for=31.0,
-        outcome=outcome,
-    )
+def loss(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -> Event:
+    return event(kind, outcome=outcome, message_id=message, held_for=31.0)
 
 
 @pytest.mark.parametrize(
@@ -42,47 +37,73 @@ def event(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -
         (EventKind.LEASE_CAP_NEAR, None, None),
         (EventKind.LEASE_EXTENDED, Outcome.DONE, None),
         (EventKind.EXTENSION_FAILED, Outcome.THROTTLED, None),
-        (EventKind.MESSAGE_LAPSING, None, None),
+        (LAPSING, None, None),
     ],
 )
 def test_expired_lost_and_capped_are_distinguished(
     kind: EventKind, outcome: Outcome | None, cause: str | None
 ) -> None:
-    assert loss_of(event(kind, outcome)) == cause
-
-
-class _Settings:
-    def may_terminate(self) -> bool:
-        return False
-
-
-class _Heartbeat:
-    settings = _Settings()
-    requests: dict[Any, Any] = {}  # noqa: RUF012
+    assert loss_of(loss(kind, outcome)) == cause
 
 
 def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None:
-    app = Celery("proj", set_as_current=False)
-    handler = LostLeaseHandler(app, _Heartbeat())  # type: ignore[arg-type]
+    heartbeat: Any = SimpleNamespace(requests={})
+    handler = LostLeaseHandler(Celery("proj", set_as_current=False), heartbeat)
     go_on, done = threading.Event(), threading.Event()
-    told: list[str] = []
+    got: list[str] = []
 
     def hang(message_id: str, cause: str, **_: Any) -> None:
         assert go_on.wait(PATIENCE)
-        told.append(f"{message_id} {cause}")
-        if len(told) == 2:
-            done.set()
+        got.append(f"{message_id} {cause}")
+
+    def end(message_id: str, cause: str, **_: Any) -> None:
+        got.append(f"{message_id} {cause}")
+        done.set()
 
     lease_lost.connect(hang)
+    lease_capped.connect(end)
     try:
-        # The keeper's thread finishes both.
-        handler(event(EventKind.LEASE_EXPIRED, message="a"))
-        handler(event(EventKind.LEASE_LOST, Outcome.LOST, message="b"))
-        assert told == []
+        # The keeper's thread finishes all.
+        handler(loss(EventKind.LEASE_EXPIRED, message="a"))
+        handler(loss(EventKind.LEASE_LOST, Outcome.LOST, "b"))
+        handler(loss(EventKind.LEASE_CAPPED, message="c"))
+        assert got == []
         go_on.set()
         assert done.wait(PATIENCE)
     finally:
         go_on.set()
         lease_lost.disconnect(hang)
+        lease_capped.disconnect(end)
         handler.close()
-    assert told == ["a expired", "b lost"]
+    assert got == ["a expired", "b lost", "c capped"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "ends"),
+    [
+        (RELEASED, {}, "becomes visible in 30 s, and the rest of its group waits for it"),
+        (LAPSING, {"slack": 5.0}, "becomes visible when its visibility timeout expires, and the "),
+        (RELEASED, {"max_receive_count": 4}, "becomes visible in 30 s, and the rest of its group "),
+        (RELEASED, {"max_receive_count": 3}, "becomes a dead letter in 30 s, and the rest of its "),
+        (RELEASED, {"stops_group": False, "cause": "group stopped"}, None),
+        (RELEASED, {"cause": "shutdown"}, None),
+        (RELEASED, {"cause": "consumer closed"}, None),
+    ],
+)
+def test_the_log_names_a_group_that_a_failure_stops_with_all_known_facts(
+    caplog: pytest.LogCaptureFixture, kind: EventKind, values: dict[str, Any], ends: str | None
+) -> None:
+    known = {"queue_url": FIFO, "group": "A17", "cause": "failed", "stops_group": True}
+    known |= {"receive_count": 3, "visibility_timeout": 30}
+    with caplog.at_level(logging.DEBUG):
+        log_event(event(kind, **{**known, **values}))
+    (record,) = caplog.records
+    # The name by which users filter them.
+    assert record.name == "celery_sqs_heartbeat"
+    line = record.getMessage()
+    if ends is None:
+        assert (record.levelno, "the rest of its group" in line) == (logging.DEBUG, False)
+        return
+    assert record.levelno == logging.INFO
+    facts = ("group A17 of ", FIFO, "(failed)", "message m,", "task shop.pay[t]", "receive 3")
+    assert [fact for fact in (*facts, ends) if fact not in line] == []

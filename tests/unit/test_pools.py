@@ -1,4 +1,4 @@
-"""Celery's own errors around a task reach the task's request, and a worker's end stops its pool."""
+"""In pools without processes, each end of a task reaches its request, and errors end no worker."""
 
 from __future__ import annotations
 
@@ -19,79 +19,17 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 from greenlet import GreenletExit
 
 from celery_sqs_heartbeat.worker.pools import (
-    follow_jobs,
     guard_run,
     make_shutdown_reentrant,
     pool_size,
     takes_jobs,
 )
-from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import killable
 from tests.support.waiting import PATIENCE
+from tests.unit.scene import Scene
 
-
-class Request(LeasedRequest):
-    """Records what it learns about its task."""
-
-    def __init__(self, *, is_stopped: bool = False, accept_fails: bool = False) -> None:
-        self.noted: list[str] = []
-        self.is_stopped = is_stopped
-        self.accept_fails = accept_fails
-
-    def is_not_ours(self) -> bool:
-        return False
-
-    def on_accepted(self, pid: Any, time_accepted: Any) -> None:
-        if self.accept_fails:
-            raise ConnectionError("no events")
-
-    def on_success(self, result: Any) -> None:
-        self.noted.append(f"result {result[0]}")
-
-    def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> None:
-        self.noted.append(f"failure {exc_info.exception.exc!r}")
-
-    def on_timeout(self, soft: bool, timeout: float) -> None:
-        self.noted.append("timeout")
-
-    def reject_if_unsettled(self, *, requeue: bool) -> None:
-        self.noted.append(f"reject {requeue}")
-
-    def end(self) -> None:
-        self.noted.append("end")
-
-
-def run(
-    request: Request,
-    error: BaseException | None,
-    timeout: float | None = None,
-    through: Callable[[Any], Any] = lambda target: target,
-) -> None:
-    """Run a task that an error ends, as Celery's request and its gevent pool do."""
-
-    def task(name: str, task_id: str) -> tuple[int, str, float]:
-        if error is not None:
-            raise error
-        return 0, "good", 1.0
-
-    pool: Any = SimpleNamespace(
-        uses_semaphore=False,
-        on_apply=lambda target, *args, **kwargs: apply_target(through(target), *args, **kwargs),
-    )
-    guard_run(pool)
-    pool.on_apply(
-        task,
-        ("t", "1"),
-        accept_callback=request.on_accepted,
-        callback=request.on_success,
-        timeout_callback=request.on_timeout,
-        timeout=timeout,
-        propagate=(gevent.Timeout,),
-    )
-
-
-class Custom(BaseException):
-    pass
+New = Callable[..., Scene]
+DELETED, RELEASED = "deleted", "released 7 failed"
 
 
 class Unprintable(BaseException):
@@ -103,108 +41,144 @@ class TimeoutOfOwn(gevent.Timeout):  # type: ignore[misc]
     __repr__ = Unprintable.__repr__
 
 
+@pytest.fixture
+def threads(new_scene: New) -> Scene:
+    """A worker whose pool runs tasks in this thread, as a gevent pool does in a greenlet."""
+    stays = {"acks_on_failure_or_timeout": False}
+    return new_scene(has_processes=False, release_delay=7, task=stays)
+
+
+def run(
+    scene: Scene,
+    error: BaseException | None,
+    *,
+    limit: float | None = None,
+    through: Callable[[Any], Any] = lambda target: target,
+) -> None:
+    """Run a task that an error ends, as Celery's gevent pool does."""
+
+    def trace(*_: Any) -> tuple[int, str, float]:
+        if error is not None:
+            raise error
+        return 0, "good", 1.0
+
+    scene.trace = trace
+    request = scene.got.get("a") or scene.deliver("a")
+    request.time_limits = (limit, None)
+    request.execute_using_pool(scene.pool)
+    (job,) = scene.pool.jobs
+    callbacks = {"callback": job.callback, "accept_callback": job.accept_callback}
+    target, args = through(job.run.func), job.run.args
+    apply_target(target, args, {}, **callbacks, propagate=(gevent.Timeout,))
+
+
 @pytest.mark.parametrize(
-    ("error", "noted"),
+    ("error", "fate"),
     [
-        (None, "result 0"),
-        (ValueError("v"), "result 1"),
-        (MemoryError(), "result 1"),
-        (SystemExit(2), "failure WorkerLostError('SystemExit(2)')"),
-        (KeyboardInterrupt(), "failure WorkerLostError('KeyboardInterrupt()')"),
-        (GeneratorExit(), "failure WorkerLostError('GeneratorExit()')"),
-        (asyncio.CancelledError(), "failure WorkerLostError('CancelledError()')"),
-        (Custom(), "failure WorkerLostError('Custom()')"),
-        (GreenletExit(), "failure WorkerLostError('GreenletExit()')"),
-        (TimeoutOfOwn(5), "failure WorkerLostError('5 seconds')"),
+        (None, DELETED),
+        (ValueError("v"), RELEASED),
+        (MemoryError(), RELEASED),
+        (SystemExit(2), RELEASED),
+        (KeyboardInterrupt(), RELEASED),
+        (asyncio.CancelledError(), RELEASED),
+        (Unprintable(), RELEASED),
+        (GreenletExit(), RELEASED),
+        pytest.param(TimeoutOfOwn(5), RELEASED, id="the task's own timeout"),
     ],
 )
-def test_a_request_learns_of_every_end_of_its_task(error: BaseException | None, noted: str) -> None:
-    request = Request()
-    run(request, error)
-    assert request.noted == [noted, "end"]
-
-
-def test_an_error_without_a_repr_is_a_failure_like_any_other() -> None:
-    request = Request()
-    run(request, Unprintable())
-    assert request.noted == ["failure WorkerLostError('Unprintable')", "end"]
+def test_every_end_of_a_task_settles_its_message(
+    threads: Scene, error: BaseException | None, fate: str
+) -> None:
+    run(threads, error)
+    assert threads.fate("a") == fate
+    assert threads.slots == set()
 
 
 @pytest.mark.parametrize("error", [WorkerShutdown(0), WorkerTerminate(1)])
-def test_an_error_that_ends_the_worker_still_does_and_does_not_end_the_task(
-    error: SystemExit,
+def test_an_error_that_ends_the_worker_still_does_and_the_net_releases_the_message(
+    threads: Scene, error: SystemExit
 ) -> None:
-    request = Request()
     with pytest.raises(type(error)):
-        run(request, error)
-    assert request.noted == ["end"]
+        run(threads, error)
+    assert threads.fate("a") == "held"
+    threads.heartbeat.orphaned.look()
+    assert threads.fate("a") == RELEASED
 
 
-def test_a_greenlet_that_celery_killed_is_left_to_its_pool() -> None:
-    request = Request(is_stopped=True)
-    run(request, GreenletExit(), through=killable)
-    assert request.noted == ["result False", "end"]
+def test_a_greenlet_that_celery_killed_is_left_to_its_pool(threads: Scene) -> None:
+    threads.deliver("a").is_stopped = True
+    run(threads, GreenletExit(), through=killable)
+    # Celery's pool takes it for a success; see the test of a killed greenlet's ack.
+    assert threads.fate("a") == DELETED
 
 
 @pytest.mark.parametrize(("limit", "is_for_pool"), [(5, True), (6, False)])
 def test_the_pools_time_limit_is_distinguished_from_the_tasks_own_timeout(
-    limit: float, is_for_pool: bool
+    threads: Scene, limit: float, *, is_for_pool: bool
 ) -> None:
-    request = Request()
     if is_for_pool:
         with pytest.raises(gevent.Timeout):
-            run(request, gevent.Timeout(5), limit)
-        assert request.noted == []
+            run(threads, gevent.Timeout(5), limit=limit)
+        assert threads.fate("a") == "held"
     else:
-        run(request, TimeoutOfOwn(5), limit)
-        assert request.noted == ["failure WorkerLostError('5 seconds')", "end"]
+        run(threads, TimeoutOfOwn(5), limit=limit)
+        assert threads.fate("a") == RELEASED
 
 
-def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
-    request = Request()
-    noted: dict[str, Any] = {}
-    pool: Any = SimpleNamespace(
-        uses_semaphore=False, on_apply=lambda *args, **kwargs: noted.update(kwargs)
-    )
-    guard_run(pool)
-    pool.on_apply(
-        None,
-        accept_callback=request.on_accepted,
-        callback=request.on_success,
-        timeout_callback=request.on_timeout,
-    )
-    noted["timeout_callback"](False, 3.0)
-    assert request.noted == ["timeout", "reject True", "end"]
+def test_the_message_of_a_task_that_runs_out_of_time_is_settled(
+    new_scene: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Before 5.7, Celery leaves it unsettled until the process ends.
+    monkeypatch.setattr("celery.worker.request.Request.on_timeout", lambda *args: None)
+    scene = new_scene(has_processes=False, task={"acks_on_failure_or_timeout": False})
+    job = scene.run("a")
+    job.timeout_callback(False, 3.0)
+    assert scene.fate("a").startswith("released")
+    assert scene.slots == set()
 
 
-def test_a_task_that_could_not_begin_has_ended() -> None:
-    request = Request(accept_fails=True)
+def test_a_task_that_could_not_begin_is_released_by_the_net(
+    threads: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **fields: Any) -> None:
+        raise ConnectionError("no events")
+
+    request = threads.start("a")
+    monkeypatch.setattr(request, "send_event", fail)
     with pytest.raises(ConnectionError):
-        run(request, None)
-    assert request.noted == ["end"]
+        threads.pool.jobs[0].accept_callback(1, 0.0)
+    threads.heartbeat.orphaned.look()
+    assert threads.fate("a") != "held"
 
 
-class WithdrawnAsItStarts(Request):
-    """Its message is released right after the pool's thread has checked that it may start."""
-
-    id = "1"
-
-    def is_not_ours(self) -> bool:
-        assert self.withdraw()
-        return False
-
-
-def test_a_task_does_not_start_whose_message_is_released_meanwhile() -> None:
-    request = WithdrawnAsItStarts()
-    run(request, AssertionError("it has run"))
-    assert request.noted == ["end"]
+def test_a_task_does_not_run_whose_message_is_released_while_it_waits_for_the_pool(
+    threads: Scene,
+) -> None:
+    threads.start("a")
+    (job,) = threads.pool.jobs
+    assert threads.got["a"].withdraw()
+    threads.channel.release("a", cause="shutdown")
+    job.accept_callback(1, 0.0)
+    assert job.run() is None
+    job.callback(None)
+    assert threads.fate("a") == "released 0 shutdown"
 
 
-def test_a_message_is_not_withdrawn_once_its_task_starts() -> None:
-    request = Request()
-    run(request, None)
-    assert not request.withdraw()
-    assert request.noted == ["result 0", "end"]
+def test_an_error_around_a_task_is_its_failure(
+    threads: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(threads, ConnectionError("the result backend is down"))
+    assert "Celery raised an error around task work[a]: it counts as failed" in caplog.text
+
+
+def test_a_task_given_to_a_stopped_threads_pool_is_left_to_the_shutdown(threads: Scene) -> None:
+    request, pool = threads.deliver("a"), TaskPool(1)
+    guard_run(pool)
+    pool.start()
+    pool.stop()
+    assert pool.apply_async(print, accept_callback=request.on_accepted) is None
+    assert threads.fate("a") == "held"
+    assert request.withdraw()
 
 
 def test_a_pool_has_the_size_to_which_it_may_grow_for_tasks_alone() -> None:
@@ -215,65 +189,6 @@ def test_a_pool_has_the_size_to_which_it_may_grow_for_tasks_alone() -> None:
         assert pool_size(worker, {"tasks": "url", "others": "url"}) == 4
         # Messages of a user's own consumer need no pool.
         assert pool_size(worker, {"others": "url"}) == math.inf
-
-
-def pool_of(uses_semaphore: bool) -> Any:
-    return SimpleNamespace(
-        uses_semaphore=uses_semaphore,
-        on_apply=lambda target, args, **options: target(*args, **options),
-    )
-
-
-def fails(task: str, task_id: str) -> None:
-    raise ConnectionError(f"the result backend is down, {task}[{task_id}]")
-
-
-def test_an_error_around_a_task_in_a_thread_is_returned_as_its_failure() -> None:
-    pool = pool_of(uses_semaphore=False)
-    guard_run(pool)
-    failed, info, _ = pool.on_apply(fails, ("t", "1"))
-    assert failed
-    assert "the result backend is down, t[1]" in str(info.exception)
-
-
-def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker() -> None:
-    request = Request()
-    followed: list[object] = []
-    request.follow = followed.append  # type: ignore[method-assign,assignment]
-    pool = TaskPool(1)
-    guard_run(pool)
-    pool.start()
-    pool.stop()
-    assert pool.apply_async(print, accept_callback=request.on_accepted) is None
-    assert (request.noted, followed) == ([], [])
-
-
-def test_the_result_of_a_thread_is_passed_on() -> None:
-    pool = pool_of(uses_semaphore=False)
-    guard_run(pool)
-    assert pool.on_apply(lambda task, task_id: (0, task, task_id), ("t", "1")) == (0, "t", "1")
-
-
-def test_a_pool_of_processes_reports_errors_itself() -> None:
-    pool = pool_of(uses_semaphore=True)
-    guard_run(pool)
-    with pytest.raises(ConnectionError):
-        pool.on_apply(fails, ("t", "1"))
-
-
-def test_requests_follow_their_jobs_in_a_pool_of_processes() -> None:
-    followed: list[object] = []
-
-    class Follows(Request):
-        def follow(self, job: object) -> None:
-            followed.append(job)
-
-    pool = SimpleNamespace(uses_semaphore=True, on_apply=lambda target, **options: target)
-    follow_jobs(pool)
-    assert pool.on_apply("job", accept_callback=Follows().on_accepted) == "job"
-    assert pool.on_apply(None, accept_callback=Follows().on_accepted) is None
-    assert pool.on_apply("foreign", accept_callback=print) == "foreign"
-    assert followed == ["job"]
 
 
 def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit(
@@ -299,9 +214,8 @@ def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit(
 
 
 @pytest.mark.parametrize("is_broken", [True, False])
-def test_a_pool_that_takes_not_even_an_empty_job_is_broken(is_broken: bool) -> None:
-    def apply_async(*_: Any, **__: Any) -> None:
-        if is_broken:
-            raise RuntimeError("can't start new thread")
-
-    assert takes_jobs(SimpleNamespace(apply_async=apply_async)) is not is_broken
+def test_a_pool_that_takes_not_even_an_empty_job_is_broken(
+    threads: Scene, *, is_broken: bool
+) -> None:
+    threads.pool.error = RuntimeError("can't start new thread") if is_broken else None
+    assert takes_jobs(threads.pool) is not is_broken

@@ -31,20 +31,13 @@ BOTH = {"task": "shop.pay", "id": "42"}
         pytest.param(payload({"task": "ä\u2028", "id": "42"}), ("ä\u2028", "42"), id="not ASCII"),
         pytest.param(payload({"task": "shop.pay"}), ("shop.pay", None), id="no id"),
         pytest.param(payload({"id": "42"}), (None, "42"), id="no name"),
-        pytest.param(payload({"task": ["a"], "id": 42}), (None, None), id="neither is text"),
         pytest.param(payload({"task": {"a": 1}, "id": "42"}), (None, "42"), id="name is no text"),
-        pytest.param(payload({"task": None, "id": None}), (None, None), id="null"),
-        pytest.param(payload({}), (None, None), id="no headers"),
         pytest.param(payload(None), (None, None), id="headers are null"),
-        pytest.param(payload(["task"]), (None, None), id="headers are a list"),
-        pytest.param(payload("task"), (None, None), id="headers are text"),
         pytest.param('{"properties": {}}', (None, None), id="without headers"),
         pytest.param(
             json.dumps({"headers": BOTH, "body": "W10="}), (None, None), id="without properties"
         ),
-        pytest.param('{"Records": []}', (None, None), id="another program's"),
         pytest.param("{}", (None, None), id="an empty object"),
-        pytest.param("{" * 100_000, (None, None), id="deep"),
         pytest.param('{"a":' * 100_000, (None, None), id="deep, and right so far"),
     ],
 )
@@ -55,31 +48,12 @@ def test_name_and_id_are_read_from_a_body_with_and_without_base64(
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        {},
-        {"Body": None},
-        {"Body": 5},
-        {"Body": ["x"]},
-        {"Body": ""},
-        {"Body": "{"},
-        {"Body": "x"},
-        {"Body": "hello"},
-        {"Body": "ä"},
-        {"Body": "\ud800"},
-        {"Body": "/w=="},
-        {"Body": "[]"},
-        {"Body": "null"},
-        {"Body": encoded("[]")},
-        {"Body": encoded("5")},
-        {"Body": encoded('"properties"')},
-        {"Body": encoded("[" * 100_000)},
-        {"Body": encoded("1" * 10_000)},
-        {"Body": base64.b64encode(b"\xff\xfe\x00").decode()},
-    ],
+    "body",
+    [None, 5, "", "hello", "\ud800", "/w==", "null", encoded("5"), encoded("[" * 100_000)],
 )
-def test_junk_has_neither(message: dict[str, Any]) -> None:
-    assert task_of(message) == (None, None)
+def test_junk_has_neither(body: Any) -> None:
+    # tests/fuzz sends more of it.
+    assert task_of({"Body": body}) == task_of({}) == (None, None)
 
 
 @pytest.mark.parametrize("is_encoded", [True, False])

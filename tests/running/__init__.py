@@ -1,1 +1,0 @@
-"""Runs groups of tests for `make`, and measures what they cost."""
