@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery_sqs_heartbeat.cli.group import sqs_heartbeat
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.cli import sqs_heartbeat
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import FOUND
