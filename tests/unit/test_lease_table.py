@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from mmap import mmap
 
@@ -196,6 +197,28 @@ def test_a_record_that_is_half_written_is_not_read(shown: Shown) -> None:
         assert shown.mark(lease) is Mark.UNKNOWN
     shown.memory[:] = after
     assert shown.mark(lease) is Mark.LOST
+
+
+def test_a_read_waits_for_a_writer_that_has_lost_its_cpu_for_50_milliseconds(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, slept = lease_of("a", expires_at=1.0), 0.0
+    shown.board.show(lease)
+    before = shown.memory[:]
+    lease.expires_at = 2.0
+    shown.board.show(lease)
+    after = shown.memory[:]
+    at = next(at for at, byte in enumerate(before) if byte != after[at])
+    shown.memory[:] = before[: at + 1] + after[at + 1 :]
+
+    def sleep(seconds: float) -> None:
+        nonlocal slept
+        slept += seconds
+        if slept >= 0.05:
+            shown.memory[:] = after
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert shown.record(lease)[:2] == (Mark.HELD, 2.0)
 
 
 def test_a_receipt_handle_may_be_any_string(shown: Shown) -> None:
