@@ -74,13 +74,16 @@ class Receives:
         """Check that in a calm world no message is a dead letter because it was not executed."""
         world = self._world
         most = world.profile.max_receive_count
+        if not world.profile.is_calm or most is None:
+            return
+        last = next(reversed(truth.receives.values()), Receive())
         if (
-            world.profile.is_calm
-            and most is not None
-            and truth.message_id in world.dead_letters.messages
+            truth.message_id in world.dead_letters.messages
             and truth.executions + sum(idle[each] for each in _LOST_TO_DEATHS) < most
             and not truth.is_poison
             and not idle.keys() & _KNOWN
+            # A message of a FIFO queue can't be sent again behind the others of its group.
+            and not (world.profile.is_fifo and last.is_cold and not last.is_run)
             # After 12 hours, SQS delivers a message again at each timeout while its task runs.
             and not truth.excuses & {HANGING, "capped"}
         ):

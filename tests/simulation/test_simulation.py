@@ -7,6 +7,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
@@ -34,7 +35,7 @@ from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
-from tests.simulation import holding
+from tests.simulation import holding, profile, world
 from tests.simulation.afterwards import may_fail_afterwards
 from tests.simulation.link import Line
 from tests.simulation.polls import Polls
@@ -326,8 +327,6 @@ def _nothing(*_: object, **__: object) -> list[object]:
         # A free slot wakes no thread.
         (Feed, "fill", _fill_silently, "calm-apart", 3, "liveness: .* does not deliver"),
         (Receives, "explain", _nothing, "calm-apart", 0, "11: .* without a cause"),
-        # What the poll of a lost connection brings is released.
-        (Reception, "_heir", lambda *_: None, "calm", 1_060_001, "11: .* dead letter"),
         # What the polls of a lost connection may bring has no room.
         (Receiver, "_room", lambda it: it.intake.room, "calm-apart", 709_000_001, "for 8 slots"),
         # A queue of which no more calls are made is still polled.
@@ -348,6 +347,19 @@ def test_a_broken_part_is_found(
     monkeypatch.setattr(part, name, broken)
     with pytest.raises(Violation, match=said):
         World(kind, seed).run()
+
+
+def test_what_the_polls_of_a_lost_connection_bring_must_not_be_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def draw_few_receives(*drawn: Any) -> profile.Profile:
+        return replace(profile.draw(*drawn), is_fifo=True, max_receive_count=2)
+
+    monkeypatch.setattr(world, "draw", draw_few_receives)
+    World("calm", 8_300_000_008).run()
+    monkeypatch.setattr(Reception, "_heir", lambda *_: None)
+    with pytest.raises(Violation, match=r"11: .* dead letter after 0 .*: 2 x not delivered"):
+        World("calm", 8_300_000_008).run()
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,16 @@ class Receive:
         worker: Whose keeper has read its answer.
         cause: Why it leads to no execution, if it does not.
         is_guessed: Whether there may be a better cause.
+        is_taken: Whether it was handed over to its worker.
+        is_cold: Whether it was released after its worker had died or lost its connection.
     """
 
     worker: str = ""
     cause: str = ""
     is_guessed: bool = False
     is_run: bool = False
+    is_taken: bool = False
+    is_cold: bool = False
 
 
 @dataclass(eq=False)
