@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,19 +52,9 @@ def test_expired_lost_and_capped_are_distinguished(
     assert loss_of(event(kind, outcome)) == cause
 
 
-class _Settings:
-    def may_terminate(self) -> bool:
-        return False
-
-
-class _Heartbeat:
-    settings = _Settings()
-    requests: dict[Any, Any] = {}  # noqa: RUF012
-
-
 def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None:
-    app = Celery("proj", set_as_current=False)
-    handler = LostLeaseHandler(app, _Heartbeat())  # type: ignore[arg-type]
+    heartbeat: Any = SimpleNamespace(requests={})
+    handler = LostLeaseHandler(Celery("proj", set_as_current=False), heartbeat)
     go_on, done = threading.Event(), threading.Event()
     told: list[str] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import itertools
 import os
@@ -12,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -57,24 +55,9 @@ def run(script: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_system_without_memory_for_a_table_is_named_with_a_way_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(size: int) -> NoReturn:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(sharing, "SharedFile", refuse)
-    for leases, size in ((0, "1,704,000"), (100_000, "41,600,064")):
-        with pytest.raises(SqsHeartbeatError, match=f"{size} bytes: .*No space.*/dev/shm"):
-            sharing.share_table(leases)
-
-
-def test_without_a_worker_there_is_no_table() -> None:
+def test_the_table_exists_until_it_is_removed() -> None:
     with pytest.raises(NoLease, match="--heartbeat-sqs"):
         shared_table()
-
-
-def test_the_table_exists_until_it_is_removed() -> None:
     board = share_board(8)
     lease = lease_of("a")
     board.show(lease)
@@ -88,11 +71,12 @@ def test_the_table_exists_until_it_is_removed() -> None:
     board.remove(lease)
 
 
-def test_a_second_worker_of_the_process_has_a_table_of_its_own(folder: Path) -> None:
+def test_a_second_worker_of_the_process_has_a_table_of_its_own_as_large_as_it_needs() -> None:
     first = share_board(8)
     first.show(lease_of("a"))
-    share_board(8)
+    share_board(100_000)
     assert shared_table().read(key_of("a")).mark is Mark.GIVEN_BACK
+    assert shared_table().places >= 400_000
 
 
 def open_files() -> int:
@@ -125,7 +109,7 @@ sys.stdin.read()
 
 
 @nameless
-def test_a_killed_worker_leaves_nothing_behind() -> None:
+def test_only_the_user_can_use_the_file_and_a_killed_worker_leaves_nothing_behind() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SHARE],
         cwd=ROOT,
@@ -136,15 +120,10 @@ def test_a_killed_worker_leaves_nothing_behind() -> None:
         assert worker.stdout
         path = Path(worker.stdout.readline().strip())
         assert path.exists()
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
         worker.kill()
     assert not path.exists()
     assert path.is_relative_to("/proc")
-
-
-@nameless
-def test_only_the_user_can_use_the_nameless_file() -> None:
-    share_board(8)
-    assert stat.S_IMODE(os.stat(os.environ[VARIABLE]).st_mode) == 0o600
 
 
 def no_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,27 +152,20 @@ def test_on_other_systems_the_file_has_a_name_and_only_the_user_can_use_it(
     assert run(READ).communicate()[0] == "42.5\n"
 
 
-def test_a_large_worker_has_room_to_spare() -> None:
-    share_board(100_000)
-    assert shared_table().places >= 400_000
-
-
-def test_a_worker_that_can_not_share_a_table_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("leases", "size"), [(0, "1,704,000"), (100_000, "41,600,064")])
+def test_a_worker_that_can_not_share_a_table_is_refused_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch, leases: int, size: str
+) -> None:
     def full(*arguments: object) -> None:
         raise OSError("No space left on device")
 
     monkeypatch.setattr(sharing, "mmap", full)
     before = open_files()
-    with pytest.raises(SqsHeartbeatError, match=r"No space left on device.*/dev/shm"):
-        share_board(8)
+    with pytest.raises(SqsHeartbeatError, match=rf"{size} bytes: No space left.*/dev/shm"):
+        sharing.share_table(leases)
     assert VARIABLE not in os.environ
     assert open_files() == before
-    with pytest.raises(NoLease):
-        shared_table()
-
-
-def test_a_missing_file_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setenv(VARIABLE, str(folder / "gone"))
+    monkeypatch.setenv(VARIABLE, "/gone")
     with pytest.raises(NoLease, match=r"can't be read: .*gone"):
         shared_table()
 
