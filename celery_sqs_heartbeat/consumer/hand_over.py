@@ -36,7 +36,7 @@ class HandOver:
         self._waiting: list[Message] = []
         self._takers: deque[Future[Message | None]] = deque()
         self._in_hand: set[Message] = set()
-        self._ends = RecentEnds(most)
+        self._ends = RecentEnds()
         self._is_stopping = False
 
     @property

@@ -29,8 +29,9 @@ _KEYS_AT_HAND = 1_024
 #: A record is in one of so many places in a row. In a table that is a quarter full, every lease
 #: finds a place. In one that is half full, all except one in some thousands do.
 REACH = 16
-#: Tries to read a record that is being written. A write takes far less than a microsecond.
-TRIES = 1_000
+#: Tries to read a record that is being written, and the seconds between them. A write takes far
+#: less than a microsecond, unless its process loses its CPU in the middle, for some milliseconds.
+TRIES, PAUSE = 100, 0.001
 
 #: The header. Its first byte says whether there are leases without a place. Then follow the time
 #: when the writer was last seen at work, and the number of journal lines that it has begun.
@@ -254,7 +255,7 @@ class Table:
             start = found - KEY_AT
             if record := Record.unpack(row[start : start + RECORD_BYTES]):
                 return record
-            time.sleep(0)
+            time.sleep(PAUSE)
         # Its writer was killed, or stopped, in the middle of it.
         return _UNKNOWN
 

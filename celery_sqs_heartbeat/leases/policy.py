@@ -308,9 +308,13 @@ def is_ours(lease: Lease, now: float) -> bool:
 def is_confirmed(lease: Lease | None, now: float, hidden_until: float) -> bool | None:
     """Return whether SQS has confirmed that the message is ours; None before its answer.
 
-    True for a message that is not extended, as there is nothing to wait for. Before `hidden_until`,
-    when its receive ends at the earliest, no one else can have received it, unless an unanswered
-    release ends its lease. No extension can prevent that, and the message must run at some time.
+    True for a message that is not extended, as there is nothing to wait for. An extension that is
+    confirmed in time is enough for a lease that an unanswered release may end: no answer of SQS can
+    rule that out, and the message must run at some time.
+
+    Args:
+        hidden_until: The earliest end of the visibility timeout of its receive. Until then, no one
+            else can have received it, except after such a release.
     """
     if lease is None or lease.goal is not Goal.HOLD:
         return False

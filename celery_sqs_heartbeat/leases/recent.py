@@ -1,4 +1,4 @@
-"""Remembers what is recent: a limited number of keys, and how many messages have just ended."""
+"""Remembers what is recent: a limited number of keys, and how fast messages end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Generic, TypeVar
 
 #: How many keys are remembered: several minutes of a fast worker's messages, in about 15 MB.
 CAPACITY = 65_536
-#: As many messages as ended within this time will be wanted soon, in seconds: a poll takes less.
+#: A poll takes less than half a second: as many messages as end in that will be wanted soon. The
+#: mean is of four such spans, because on a busy machine several messages end at once.
 PACE_SECONDS = 0.5
+_SPANS = 4
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -44,18 +46,15 @@ class RecentKeys(Generic[Key]):
 
 
 class RecentEnds:
-    """Counts the messages that have just ended. One thread at a time may count.
-
-    Args:
-        most: The highest count; None without a limit.
+    """Tells how fast messages end. One thread at a time may count.
 
     Attributes:
         is_known: Whether any message has ended yet.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self) -> None:
         self.is_known = False
-        self._ends: deque[float] = deque(maxlen=most)
+        self._ends: deque[float] = deque()
 
     def note(self, now: float) -> None:
         """Note that a message ends now."""
@@ -63,7 +62,7 @@ class RecentEnds:
         self._ends.append(now)
 
     def count(self, now: float) -> int:
-        """Return how many have ended within `PACE_SECONDS`."""
-        while self._ends and self._ends[0] < now - PACE_SECONDS:
+        """Return how many end in half a second, by the mean of the last two."""
+        while self._ends and self._ends[0] < now - _SPANS * PACE_SECONDS:
             self._ends.popleft()
-        return len(self._ends)
+        return (len(self._ends) + _SPANS // 2) // _SPANS

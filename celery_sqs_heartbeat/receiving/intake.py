@@ -50,8 +50,9 @@ class _Batch:
     """The new messages of one answer, until it is certain of each whether it is ours.
 
     Attributes:
-        hidden_until: When SQS may show them again, if no extension is confirmed, at the earliest.
-        arrived_at: When it arrived, in seconds of the keeper's clock, too.
+        hidden_until: The earliest end of their visibility timeout, as their receive began it, in
+            seconds of the keeper's clock.
+        arrived_at: When it arrived, in seconds of that clock, too.
     """
 
     queue: ConsumedQueue

@@ -229,9 +229,10 @@ class Feed:
     def _room(self) -> tuple[int, int]:
         """Return how many more messages the channel may get, and how many it may hold at once.
 
-        It follows the pace. Once messages have ended, at most as many wait for the pool as ended in
-        the last half second, less one. If tasks take minutes, none waits: the others are left to
-        other workers. Each one that is received and released has used up a receive.
+        It follows the pace. Once messages have ended, at most as many wait for the pool as end in
+        half a second, by the mean of the last two seconds, less one. If tasks take minutes, none
+        waits: the others are left to other workers. Each one that is received and released has used
+        up a receive.
         """
         heartbeat = self._heartbeat
         # First: one that is delivered meanwhile counts twice, not never. The next turn corrects it.

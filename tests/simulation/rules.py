@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.receiving.intake import CLOSED
 from tests.simulation.truth import LOST, MessageTruth, Violation
 from tests.support.board import Board
 
@@ -135,6 +136,8 @@ class EventRules:
         elif event.kind in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
             cause = event.cause or "released without a cause"
             self._world.receives.explain(event.message_id, self._worker.name, cause)
+            *_, last = truth.receives.values()
+            last.is_cold = not self._worker.is_up or (last.is_taken and cause == CLOSED)
 
     def _check_deleted(self, event: Event) -> None:
         # A standard queue answers a stale handle as if it had deleted the message.

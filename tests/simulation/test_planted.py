@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -37,6 +39,7 @@ from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.transport.feed import Feed
 from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
+from tests.simulation import profile, world
 from tests.simulation.__main__ import simulate
 from tests.simulation.faults import Holding
 from tests.simulation.link import Line
@@ -177,8 +180,6 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
         # A free slot wakes no thread.
         (Feed, "fill", _fill_silently, "calm-apart", 3, "liveness: .* does not deliver"),
         (Receives, "explain", _nothing, "calm-apart", 0, "11: .* without a cause"),
-        # What the poll of a lost connection brings is released.
-        (Reception, "_heir", lambda *_: None, "calm", 1_060_001, "11: .* dead letter"),
         # What the polls of a lost connection may bring has no room.
         (Receiver, "_room", lambda it: it.intake.room, "calm-apart", 709_000_001, "for 8 slots"),
         # A queue of which no more calls are made is still polled.
@@ -215,6 +216,19 @@ def test_a_planted_fault_is_found(
     monkeypatch.setattr(part, name, broken)
     with pytest.raises((Violation, ConfigurationError), match=said):
         World(kind, seed).run()
+
+
+def test_what_the_polls_of_a_lost_connection_bring_must_not_be_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def draw_few_receives(*drawn: Any) -> profile.Profile:
+        return replace(profile.draw(*drawn), is_fifo=True, max_receive_count=2)
+
+    monkeypatch.setattr(world, "draw", draw_few_receives)
+    World("calm", 8_300_000_008).run()
+    monkeypatch.setattr(Reception, "_heir", lambda *_: None)
+    with pytest.raises(Violation, match=r"11: .* dead letter after 0 .*: 2 x not delivered"):
+        World("calm", 8_300_000_008).run()
 
 
 @pytest.mark.thorough

@@ -49,12 +49,16 @@ class Receive:
         worker: Whose keeper has read its answer.
         cause: Why it leads to no execution, if it does not.
         is_guessed: Whether there may be a better cause.
+        is_taken: Whether it was handed over to its worker.
+        is_cold: Whether it was released after its worker had died or lost its connection.
     """
 
     worker: str = ""
     cause: str = ""
     is_guessed: bool = False
     is_run: bool = False
+    is_taken: bool = False
+    is_cold: bool = False
 
 
 @dataclass(eq=False)
@@ -162,13 +166,16 @@ class Receives:
         """Check that in a calm world no message is a dead letter because it was not executed."""
         world = self._world
         most = world.profile.max_receive_count
+        if not world.profile.is_calm or most is None:
+            return
+        last = next(reversed(truth.receives.values()), Receive())
         if (
-            world.profile.is_calm
-            and most is not None
-            and truth.message_id in world.dead_letters.messages
+            truth.message_id in world.dead_letters.messages
             and truth.executions + sum(idle[each] for each in _LOST_TO_DEATHS) < most
             and not truth.is_poison
             and not idle.keys() & _KNOWN
+            # A message of a FIFO queue can't be sent again behind the others of its group.
+            and not (world.profile.is_fifo and last.is_cold and not last.is_run)
             # After 12 hours, SQS delivers a message again at each timeout while its task runs.
             and not truth.excuses & {HANGING, "capped"}
         ):

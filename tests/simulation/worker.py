@@ -147,6 +147,7 @@ class SimulatedWorker:
     def take(self, arrived: Arrived | Delivered) -> None:
         """Take a message that was handed over."""
         self.world.log(self.name, "is handed over", arrived.lease.message_id)
+        self.world.truth[arrived.lease.message_id].receives[arrived.handle].is_taken = True
         self.queued.append(arrived)
 
     def check_held(self, held: int) -> None:

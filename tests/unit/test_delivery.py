@@ -80,7 +80,8 @@ def test_without_a_worker_an_unusable_queue_raises_kombus_error(scene: Scene) ->
         pytest.param([], 3, 7, id="nothing is known yet"),
         pytest.param([0.0], 3, 0, id="long tasks, and a full pool"),
         pytest.param([0.0], 1, 2, id="long tasks, and free processes"),
-        pytest.param([9.0, 9.6, 9.8, 9.9], 3, 2, id="as many as had ended in half a second"),
+        pytest.param([7.9] + [9.0] * 12, 3, 2, id="as many as end in half a second"),
+        pytest.param([9.9] * 5, 3, 0, id="several end at once"),
         pytest.param([9.9] * 50, 3, 7, id="short tasks"),
     ],
 )

@@ -48,7 +48,7 @@ one that is extended in time runs, although an unanswered release may end its le
 one whose lease ends meanwhile is left:
     receive m1 m2 m3 age=25; release m1; drop m2; confirm m3; look; taken m3
 the worker learns once of each new message that waits:
-    receive m1 m2; receive m3 age=25; receive g1 g2; kept m3 g2; confirm m3; look;
+    receive m1 m2; receive m3 age=25; receive g1 g2; taken m1 m2 g1; kept m3 g2; confirm m3; look;
     taken m1 m2 g1 m3; kept m3 g2
 """
 ROOM = """

@@ -6,6 +6,7 @@ lost.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from mmap import mmap
 
@@ -177,13 +178,20 @@ def test_the_leases_of_a_dead_keeper_keep_their_places_and_others_get_those_that
 def test_a_record_that_is_half_written_is_not_read(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.current.table.TRIES", 10)
     shown.show("a")
     before = shown.memory[:]
     lease = shown.leases["a"]
     lease.expires_at, lease.status = 2.0, LeaseStatus.LOST
     shown.show("a")
-    after = shown.memory[:]
+    after, slept = shown.memory[:], 0.0
+
+    def sleep(seconds: float) -> None:
+        # Its writer gets its CPU back after 50 ms.
+        nonlocal slept
+        slept += seconds
+        if slept >= 0.05:
+            shown.memory[:] = after
+
     # A CPU writes word by word, and another CPU may see the words in any order.
     changed = [at for at in range(0, len(after), 4) if before[at : at + 4] != after[at : at + 4]]
     assert len(changed) >= 3
@@ -191,7 +199,7 @@ def test_a_record_that_is_half_written_is_not_read(
         shown.memory[:] = before
         shown.memory[at : at + 4] = after[at : at + 4]
         assert shown.mark("a") is Mark.UNKNOWN
-    shown.memory[:] = after
+    monkeypatch.setattr(time, "sleep", sleep)
     assert shown.mark("a") is Mark.LOST
 
 
