@@ -72,12 +72,13 @@ demo: $(VENV)/demo.stamp  ## Compare a stock worker with one that keeps leases, 
 fleet: $(VENV)/demo.stamp  ## Write the journals of a simulated fleet to FLEET, with a list of its true duplicates
 	$(BIN)/python -m fleet $(FLEET)
 
-lint: $(VENV)/test.stamp  ## Check style, types, imports and avoided words
+lint: $(VENV)/test.stamp  ## Check style, types, imports, avoided words and sizes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python -m tests.size
 
 test-quick: $(VENV)/test.stamp  ## Test the rules, without servers or workers (half a minute)
 	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/conformance
@@ -117,7 +118,7 @@ test-more: $(VENV)/test.stamp
 test-simulation: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(REST) $(SIMULATION)
 
-# One process, which calls all servers side by side (tests/conformance/servers/lanes.py).
+# One process, which calls all servers side by side (tests/conformance/servers/conftest.py).
 test-conformance: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(CONFORMANCE)
 
