@@ -384,13 +384,13 @@ def test_the_health_check_follows_the_status_page(
 
 def test_the_numbers_of_runs_and_receives_on_the_pages_are_the_doctors() -> None:
     fifo, retries = flat("docs/howto/fifo.md"), flat("docs/howto/retries.md")
-    found = re.search(r"With `max_retries=(\d+)` a `maxReceiveCount` of (\d+) is enough", fifo)
-    assert found
-    tries, receives = map(int, found.groups())
+    stated = re.search(r"With `max_retries=(\d+)` a `maxReceiveCount` of (\d+) is enough", fifo)
+    assert stated
+    tries, receives = map(int, stated.groups())
     app = AppFacts(tasks=[TaskFacts(name="a", retries=tries)])
     assert list(few_for_retries.check(app, queue_of("q.fifo", receives))) == []
-    (short,) = few_for_retries.check(app, queue_of("q.fifo", receives - 1))
-    assert f"(`{short.id}`)" in fifo
+    assert len(list(few_for_retries.check(app, queue_of("q.fifo", receives - 1)))) == 1
+    assert f"(`{few_for_retries.id}`)" in fifo
     for page in ("docs/howto/fifo.md", "docs/settings.md"):
         # As test_eta.py shows.
         assert "due later than its lease can last" in flat(page)
