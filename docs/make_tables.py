@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
+from celery_sqs_heartbeat.journal.fields import FIELDS
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
 from celery_sqs_heartbeat.pipeline.tables.causes import CAUSES
 
 
@@ -22,13 +23,20 @@ def causes() -> str:
 
 
 def _section(table: Table) -> str:
-    rows = [f"| `{column.name}` | {column.type} | {column.meaning} |" for column in table.columns]
+    # journal.md has these fields with the same types and meanings.
+    elsewhere = {field.name for field in FIELDS} if table is EVENTS else set()
+    rows = [
+        f"| `{column.name}` | {column.type} | {column.meaning} |"
+        for column in table.columns
+        if column.name not in elsewhere
+    ]
+    more = " Its columns are the [journal's fields](journal.md#fields), and:" if elsewhere else ""
     return "\n".join(
         [
             f"### `{table.name}`",
             "",
             f"{table.meaning[0].upper()}{table.meaning[1:]}. `{PARTITION}` is the day of "
-            f"{table.day_of}.",
+            f"{table.day_of}.{more}",
             "",
             "| column | type | meaning |",
             "|---|---|---|",
