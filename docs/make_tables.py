@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
 from celery_sqs_heartbeat.pipeline.tables.causes import CAUSES
 
 
@@ -23,25 +25,23 @@ def causes() -> str:
 
 
 def _section(table: Table) -> str:
-    # journal.md has these fields with the same types and meanings.
-    elsewhere = {field.name for field in FIELDS} if table is EVENTS else set()
-    rows = [
-        f"| `{column.name}` | {column.type} | {column.meaning} |"
-        for column in table.columns
-        if column.name not in elsewhere
-    ]
-    more = " Its columns are the [journal's fields](journal.md#fields), and:" if elsewhere else ""
+    # With the same meaning: journal.md says it.
+    fields = {(field.name, field.type, field.meaning) for field in FIELDS}
+    shared = [each.name for each in table.columns if astuple(each) in fields]
+    own = [each for each in table.columns if each.name not in shared]
+    names = ", ".join(f"`{name}`" for name in shared)
     return "\n".join(
         [
             f"### `{table.name}`",
             "",
             f"{table.meaning[0].upper()}{table.meaning[1:]}. `{PARTITION}` is the day of "
-            f"{table.day_of}.{more}",
+            f"{table.day_of}.",
             "",
+            *([f"Fields of the [journal](journal.md#fields): {names}.", ""] if shared else []),
             "| column | type | meaning |",
             "|---|---|---|",
             # Two stars would start bold text.
-            *(row.replace("**", "^") for row in rows),
+            *(f"| `{c.name}` | {c.type} | {c.meaning} |".replace("**", "^") for c in own),
         ]
     )
 
