@@ -16,12 +16,8 @@ def tables() -> str:
 
 def causes() -> str:
     """Return the causes of duplicates as a Markdown table."""
-    rows = [
-        f"| `{name}` | {cause.meaning} | {cause.sign} | {cause.advice} |\n"
-        for name, cause in CAUSES.items()
-    ]
-    head = "| cause | meaning | sign in the journal | what to do |\n"
-    return "".join([head, "|---|---|---|---|\n", *rows])
+    rows = [f"| `{name}` | {cause.meaning} | {cause.sign} |\n" for name, cause in CAUSES.items()]
+    return "".join(["| cause | meaning | sign in the journal |\n|---|---|---|\n", *rows])
 
 
 def _section(table: Table) -> str:
@@ -38,10 +34,10 @@ def _section(table: Table) -> str:
             f"{table.day_of}.",
             "",
             *([f"Fields of the [journal](journal.md#fields): {names}.", ""] if shared else []),
-            "| column | type | meaning |",
-            "|---|---|---|",
+            "| column | meaning |",
+            "|---|---|",
             # Two stars would start bold text.
-            *(f"| `{c.name}` | {c.type} | {c.meaning} |".replace("**", "^") for c in own),
+            *(f"| `{c.name}` | {c.meaning} |".replace("**", "^") for c in own),
         ]
     )
 
