@@ -15,9 +15,8 @@ that is moved: messages arrive at random (Poisson), one to a receive, and their 
 on average (lognormal, median 182 s). Ours is the keeper's real engine. The others are written
 after the source of AWS Message Processing Framework for .NET 1.3.0, google-cloud-pubsub 2.35.0,
 sqs-consumer 15.0.3, MassTransit 8.5.8 and taskiq-aio-sqs 2.1.1. All have their defaults.
-sqs-consumer has none for its interval and gets ours, two thirds of the timeout. Pub/Sub is
-another service: here its requests become calls for ten messages, and its deadline is the
-visibility timeout.
+sqs-consumer has none for its interval and gets ours, two thirds of the timeout. Pub/Sub's
+requests become calls for ten messages here.
 
 **The bound** is the number of full batches of ten that extend each message exactly once per
 *period*: the longest time between two extensions that an algorithm plans, which is the

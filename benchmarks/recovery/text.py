@@ -11,13 +11,11 @@ pool, but its keeper survives. A failing task raises an exception, with `acks_la
 an error on the worker's event loop, as when it can't get credentials.
 
 A stock worker's messages wait for the rest of their visibility timeout. Here nearly all of it
-is left, because things fail soon after the receive. At a random moment, half of it is left on
-average."""
+is left, because things fail soon after the receive. On average, half of it is."""
 NOTES = (
     """\
-The line of the stock worker continues, because its visibility timeout must be longer than its
-longest task. With one of an hour, the messages of a killed worker stay hidden for up to an
-hour. This package's timeout can be short however long the tasks take.""",
+The line of the stock worker continues: its visibility timeout must be longer than its longest
+task. This package's can be short however long the tasks take.""",
     """\
 After a lost connection, kombu 5.7 makes all messages of a stock worker visible, also that of
 the task that still runs, which then runs twice. The worker never receives again until it is
@@ -26,7 +24,6 @@ restarted. This package releases only what has not started, and restores the eve
 A killed keeper delays nothing: its worker starts another, which resumes the leases. Ours extend
 each second here, so up to a second of the figure is the wait for the next extension.""",
     """\
-If a whole machine dies with its keeper, messages wait for their visibility timeout, with any
-worker. If SQS puts a released message into an open long poll of the worker, the keeper releases
-it again.""",
+This does not show a whole machine that dies with its keeper, nor open long polls, into which
+SQS may put a released message.""",
 )

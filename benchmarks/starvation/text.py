@@ -18,6 +18,6 @@ C calls that keep the lock for long are, for example, a regular expression that 
 `json.loads` of a large document, a sort of a long list, and extensions that never release it.
 In gevent pools the thread is a greenlet, so a loop in plain Python is enough.""",
     """\
-If tasks only wait, the remedy works, at one call for each extension. Its other gaps are not
-shown, such as messages that wait in the worker for a free process, or whose delete fails.""",
+If tasks only wait, the remedy works, at one call for each extension, except for messages that
+wait in the worker for a free process, or whose delete fails.""",
 )
