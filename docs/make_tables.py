@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
+from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
 from celery_sqs_heartbeat.pipeline.tables.causes import CAUSES
 
@@ -13,16 +16,16 @@ def tables() -> str:
 
 def causes() -> str:
     """Return the causes of duplicates as a Markdown table."""
-    rows = [
-        f"| `{name}` | {cause.meaning} | {cause.sign} | {cause.advice} |\n"
-        for name, cause in CAUSES.items()
-    ]
-    head = "| cause | meaning | sign in the journal | what to do |\n"
-    return "".join([head, "|---|---|---|---|\n", *rows])
+    rows = [f"| `{name}` | {cause.meaning} | {cause.sign} |\n" for name, cause in CAUSES.items()]
+    return "".join(["| cause | meaning | sign in the journal |\n|---|---|---|\n", *rows])
 
 
 def _section(table: Table) -> str:
-    rows = [f"| `{column.name}` | {column.type} | {column.meaning} |" for column in table.columns]
+    # With the same meaning: journal.md says it.
+    fields = {(field.name, field.type, field.meaning) for field in FIELDS}
+    shared = [each.name for each in table.columns if astuple(each) in fields]
+    own = [each for each in table.columns if each.name not in shared]
+    names = ", ".join(f"`{name}`" for name in shared)
     return "\n".join(
         [
             f"### `{table.name}`",
@@ -30,10 +33,11 @@ def _section(table: Table) -> str:
             f"{table.meaning[0].upper()}{table.meaning[1:]}. `{PARTITION}` is the day of "
             f"{table.day_of}.",
             "",
-            "| column | type | meaning |",
-            "|---|---|---|",
+            *([f"Fields of the [journal](journal.md#fields): {names}.", ""] if shared else []),
+            "| column | meaning |",
+            "|---|---|",
             # Two stars would start bold text.
-            *(row.replace("**", "^") for row in rows),
+            *(f"| `{c.name}` | {c.meaning} |".replace("**", "^") for c in own),
         ]
     )
 

@@ -12,35 +12,28 @@ ABOUT = """\
 How many `ChangeMessageVisibility` and `ChangeMessageVisibilityBatch` calls it takes to keep
 messages extended, beside the algorithms of other libraries. All play the same trace on a clock
 that is moved: messages arrive at random (Poisson), one to a receive, and their tasks take 300 s
-on average (lognormal: half of them less than 182 s, one in a hundred more than half an hour).
-Ours is the keeper's real engine and book of leases with its defaults. The others are written
+on average (lognormal, median 182 s). Ours is the keeper's real engine. The others are written
 after the source of AWS Message Processing Framework for .NET 1.3.0, google-cloud-pubsub 2.35.0,
-sqs-consumer 15.0.3, MassTransit 8.5.8 and taskiq-aio-sqs 2.1.1, with their defaults. sqs-consumer
-has no default interval and gets ours, two thirds of the timeout. Pub/Sub's leaser is another
-service's: here its requests become calls for ten messages, and its deadline is the visibility
-timeout.
+sqs-consumer 15.0.3, MassTransit 8.5.8 and taskiq-aio-sqs 2.1.1. All have their defaults.
+sqs-consumer has none for its interval and gets ours, two thirds of the timeout. Pub/Sub's
+requests become calls for ten messages here.
 
 **The bound** is the number of full batches of ten that extend each message exactly once per
-*period*: the seconds for which messages are held, summed over all messages, divided by the period
-and by ten. The period is the longest time between two extensions that an algorithm plans: the
-visibility timeout less its own threshold. Ours is two thirds of the timeout; .NET's is the
-timeout less 5 s. A value can be slightly below 1, because a task that ends within a period does
-not need that period's extension. On average that is half a period. Ours are 20 s at a timeout of
-30 s, so a task of 300 s has 15 of them, and full batches come to 14.5 / 15 = 0.97. At 120 s it
-has 3.75, and they come to 0.87."""
+*period*: the longest time between two extensions that an algorithm plans, which is the
+visibility timeout less its threshold. A value can be slightly below 1, because a task that ends
+within a period does not need that period's extension."""
 NOTES = (
     """\
-Most of the difference comes from one rule: a call that is made anyway is filled up with the
-messages that are due next. So messages that arrived apart are later due together. .NET sends what
-is due in the current second, and the timers send one message a call.""",
+A call that is made anyway is filled up with the messages that are due next, so messages that
+arrived apart are later due together. .NET sends what is due in the current second, and the
+timers of the last three send one message a call.""",
     """\
-By default, taskiq-aio-sqs ends after 100 extensions, which is 25 minutes at a timeout of 30 s.
-The messages of longer tasks become visible while they run. MassTransit asks for at most 60 s, so
-a longer timeout saves it few calls.""",
+By default, taskiq-aio-sqs ends after 100 extensions, which is 25 minutes at a timeout of 30 s,
+and the messages of longer tasks become visible while they run. MassTransit asks for at most
+60 s, so a longer timeout saves it few calls.""",
     """\
 This does not show receives and deletes, nor lost, throttled and slow calls: each is answered
-after 20 ms. A message that arrives late in a long poll of 10 s is extended early by this package,
-because it counts from the start of the poll. The figures include that.""",
+after 20 ms.""",
 )
 
 
@@ -50,8 +43,8 @@ def on_safety(counts: Counts) -> str:
     shortest, longest = TIMEOUTS
     least, most = _times_as_many(counts, shortest, few), _times_as_many(counts, longest, many)
     return f"""\
-Fewer calls must not come from extending late. The default threshold of this package is a third of
-the timeout. It costs calls and buys time for retries. With {few} messages and a timeout of
+Fewer calls must not come from extending late: our default threshold, a third of the timeout, costs
+calls and buys time for retries. With {few} messages and a timeout of
 {shortest} s, .NET makes {least[0]} times as many calls as our defaults, and {least[1]} times as
 many as this package with .NET's threshold of 5 s. With {many:,} messages and a timeout of
 {longest} s, it makes {most[0]} and {most[1]} times as many."""

@@ -13,25 +13,16 @@ from benchmarks.overhead.variants import ALL, OURS, STOCK, setups_of
 
 _ABOUT = """\
 What the heartbeat costs a worker that only receives messages, runs empty tasks and deletes the
-messages. Three workers take turns: each gets the same number of messages, while the others wait.
-All use prefork, two processes and unlimited prefetch:
-
-- stock;
-- heartbeat: `--heartbeat-sqs`, which deletes in batches in the keeper's process;
-- heartbeat, journal: the same with `sqs_heartbeat_journal`.
-
-The targets: not slower than the stock worker, and with a journal at most 3 % fewer tasks per
-second."""
+messages, with prefork, two processes and unlimited prefetch. The targets: not slower than a
+stock worker, and with `sqs_heartbeat_journal` at most 3 % fewer tasks per second."""
 
 _NOTES = [
-    "The consumer's thread is the main process's first thread. CPU times are the scheduler's, in "
-    "nanoseconds. (Without `/proc/PID/schedstat`, that of the consumer's thread is known to "
-    "10 ms for each turn.) Each worker has run some tasks before its first turn. Memory is the "
-    "proportional set size of all processes after their tasks, in workers that imported Celery "
-    "themselves, measured once.",
-    "This does not show a worker whose tasks do something: the consumer's thread then waits most "
-    "of the time. The worker, its keeper and the server share the cores of one machine. So tasks "
-    "per second vary more between rounds than CPU does.",
+    "The consumer's thread is the main process's first thread. Memory is the proportional set "
+    "size of all processes after their tasks, in workers that imported Celery themselves, "
+    "measured once.",
+    "If tasks do something, the consumer's thread waits most of the time. The worker, its keeper "
+    "and the server share one machine, so tasks per second vary more between rounds than CPU "
+    "does.",
 ]
 
 

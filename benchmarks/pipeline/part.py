@@ -78,13 +78,9 @@ def measure(size: Size) -> Findings:
         ),
         ratios={"three tables again, spark / duckdb": ratios},
         notes=(
-            "The report is a whole command.",
-            "The tables are made one after another from Parquet to Parquet, so the sum is longer "
-            "than in the daily job, which makes them side by side. The start of the engines is "
-            f"not counted. Spark's first round took {digits(first)} s, because it contains the "
-            "compilation of its code, by Java and by Spark itself. The others, and the ratios, "
-            "are from later rounds in the same JVM, in turns with DuckDB. So few events are "
-            "mostly planning.",
+            "The tables are made one after another, so the sum is longer than in the daily job. "
+            f"Spark's first round took {digits(first)} s, because it contains the compilation of "
+            "its code. The others, and the ratios, are from later rounds in the same JVM.",
         ),
     )
 
@@ -149,9 +145,9 @@ PART = Part(
     name="pipeline",
     title="The pipeline",
     about=(
-        "How long a small report takes, which is what most people make, and how long the tables of "
-        "many events take on Spark beside DuckDB, an engine for one machine, which makes the same "
-        "rows in SQL, with a thread for each core."
+        "How long a small report takes, as a whole command, and how long the tables of many "
+        "events take on Spark beside DuckDB, an engine for one machine, which makes the same rows "
+        "in SQL."
     ),
     measure=measure,
 )

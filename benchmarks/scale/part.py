@@ -9,11 +9,10 @@ PART = Part(
     name="scale",
     title="How the keeper scales",
     about=(
-        "One keeper holds 1,000, 10,000 and 100,000 leases of one queue, with a visibility timeout "
-        "of 120 s and the default threshold of 40 s: each lease is extended every 80 s, in batches "
-        "of ten. The server is another process on the same machine and confirms each call after "
-        "10 ms. The keepers run at the same time. Each has its own process, and its CPU "
-        "time is that of the whole process."
+        "One keeper holds 1,000, 10,000 and 100,000 leases of one queue, with a visibility "
+        "timeout of 120 s and the default threshold of 40 s: each lease is extended every 80 s, "
+        "in batches of ten. The server is another process on the same machine and confirms each "
+        "call after 10 ms. The keepers run at the same time."
     ),
     measure=measure,
 )

@@ -95,20 +95,16 @@ def notes(rounds: Sequence[Round], sizes: Sequence[int], traced_leases: int) -> 
     most = sizes[-1]
     share = _spread(rounds, most, "share")
     return [
-        f"Each round lasts {rounds[0][most].seconds:.0f} s, not a whole visibility "
-        f"timeout. The leases were received at even distances over {CYCLE:.0f} s, so their "
-        f"extensions come at the rate that they always have: {most / CYCLE:,.0f} a second for "
-        f"{most:,} leases, in {share} % of a core.",
-        "A call costs less CPU if the one before it was a moment ago, because the code is still in "
-        "the processor's caches. Other load on the machine makes each call more "
-        "expensive.",
-        "The keeper's process of a worker also talks to the worker, writes the board in shared "
-        "memory, and may write a journal and serve metrics. That is not measured here. Real calls "
-        "go through TLS, which costs more.",
-        f"Receipt handles have {HANDLE_LENGTH} characters here. The growth of the process is that "
-        "of the receives. `records of the book` is what Python allocates for a lease once it was "
-        f"extended, measured with {traced_leases:,} leases. `texts from SQS` are its handle and "
-        "its ids.",
+        f"Each round lasts {rounds[0][most].seconds:.0f} s. The extensions come at their usual "
+        f"rate: {most / CYCLE:,.0f} a second for {most:,} leases, in {share} % of a core. A call "
+        "costs less CPU soon after another one, because the code is still in the processor's "
+        "caches.",
+        "What a worker's keeper does besides is not measured: it talks to the worker, writes the "
+        "board, and may write a journal and serve metrics. Real calls go through TLS, which costs "
+        "more.",
+        "`records of the book` is what Python allocates for a lease once it was extended, measured "
+        f"with {traced_leases:,} leases. `texts from SQS` are its handle, of {HANDLE_LENGTH} "
+        "characters, and its ids.",
     ]
 
 

@@ -16,32 +16,25 @@ from benchmarks.throughput.starts import measure_starts
 from benchmarks.throughput.tables import call_table, rate_table, ratios_of
 
 _ABOUT = """\
-Tasks per second of a worker with `--heartbeat-sqs` beside a stock one, when each call to SQS takes
-0 to 50 ms. Both run two processes (or threads, or greenlets) and `task_acks_late`, and their tasks
-do nothing. The prefetch multiplier is 1, 4 (Celery's default) or 50, so a worker holds 2, 8 or 100
-messages. The server never runs out of messages, and serves over 20,000 a second, so the worker is
-the limit. Each worker lives for all latencies of a round. Ours take turns. Stock workers of all
-prefetch multipliers live at the same time, because they mostly wait. At 0 ms, when they do not,
-they take turns, too."""
+Tasks per second of a worker with `--heartbeat-sqs` beside a stock one, when each call to SQS
+takes 0 to 50 ms. Both run two processes (or threads, or greenlets) with `task_acks_late` and
+empty tasks. The prefetch multiplier is 1, 4 (Celery's default) or 50, so a worker holds 2, 8 or
+100 messages. The server serves over 20,000 messages a second, so the worker is the limit."""
 
 _NOTES = [
-    "A stock worker with all prefetch slots in use waits for kombu's polling interval, which is "
-    "1 s, before it looks again, even if tasks have ended meanwhile. It deletes each message by a "
-    "call of its own, during which its event loop does nothing else. Ours polls as soon as there "
-    "is room, with up to four polls at a time while the queue has more. It receives, and "
-    "deletes in batches, in the keeper's process.",
-    "The worker's main thread is the limit where calls are fast or the prefetch is large. Most of "
-    "its time is Celery's and kombu's. A receive takes as much CPU of the keeper's "
-    "process as two tasks do, mostly to sign it and to read the answer. So while "
-    "messages wait for the pool, our worker does not poll before there is room for ten, or for a "
-    "quarter of its prefetch count.",
-    "The time from send to start includes that of the receive's answer. Both workers are measured "
-    "at the same time.",
-    "This does not show tasks that do something: if tasks take longer than what a worker does for "
-    "each of their messages, both kinds of worker are as fast as their tasks. SQS itself often "
-    "returns fewer than ten messages per receive, and its calls do not all take the same time. "
-    "Workers with threads and gevent are measured once, those with prefork twice. All rates depend "
-    "on the machine, which the server shares with the worker.",
+    "A stock worker with all prefetch slots in use waits for kombu's polling interval of 1 s "
+    "before it looks again, even if tasks have ended meanwhile. It deletes each message by a call "
+    "of its own, during which its event loop does nothing else. Ours polls as soon as there is "
+    "room, with up to four polls at a time while the queue has more. It receives, and deletes in "
+    "batches, in the keeper's process.",
+    "The worker's main thread is the limit where calls are fast or the prefetch is large. A "
+    "receive takes as much CPU of the keeper's process as two tasks do. So while messages wait "
+    "for the pool, our worker does not poll before there is room for ten, or for a quarter of its "
+    "prefetch count.",
+    "If tasks take longer than what a worker does for each of their messages, both kinds of "
+    "worker are as fast as their tasks. SQS itself often returns fewer than ten messages per "
+    "receive. The time from send to start includes that of the receive's answer. Workers with "
+    "threads and gevent are measured once, those with prefork twice.",
 ]
 
 
