@@ -92,7 +92,7 @@ CUT_OFF_BY_SHUTDOWN = Row("it was cut off by a shutdown", _SHUTDOWN, 0.1)
 # One failure releases all messages of the group that its worker holds behind: up to nine others.
 GROUP_STOPPED = Row(
     "a message ahead of it was released or lost",
-    "tests/unit/test_group_order.py#test_releasing_a_message_releases_those_behind_it_first",
+    "tests/unit/test_group_order.py#those behind a released message are released first",
     0.5,
 )
 # If a worker is gone, its keeper releases its messages within two seconds.
@@ -143,7 +143,7 @@ DISTURBED = Row("another worker's late extension cut it short", _OLDER, 0.05)
 BATCH_LOST = Row(
     "a message of its batch was lost",
     "tests/unit/test_batches.py#"
-    "test_a_batch_whose_messages_were_released_while_it_waited_does_not_run",
+    "test_a_batch_does_not_run_if_a_message_of_it_was_released_while_it_waited",
     0.05,
 )
 
