@@ -1,8 +1,6 @@
 # Every target makes the virtual environment that it needs.
 PYTHON ?= python3
 VENV ?= .venv
-OLDEST_VENV ?= .venv-oldest
-BATCHES_VENV ?= .venv-batches
 PEERS_VENV ?= .venv-peers
 HOURS ?= 1000
 FLEET ?= build/fleet
@@ -19,7 +17,7 @@ BEHIND := nice -n 5
 # Each group has its own servers, ports and files.
 GROUPS := test-core test-servers test-workers test-pipeline
 # What GROUPS leaves out, the longest first. Together they cover all of tests/, including anything added later.
-SIDE_BY_SIDE := test-spark test-more test-pythons test-simulation test-peers test-oldest test-conformance test-batches
+SIDE_BY_SIDE := test-spark test-more test-versions test-simulation test-peers test-conformance
 MORE_GROUPS := test-soak $(SIDE_BY_SIDE)
 SERVERS := tests/integration tests/operating
 CONFORMANCE := tests/conformance/servers
@@ -41,7 +39,7 @@ help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 # --no-compile saves a minute: most of what is installed is never imported.
-VENV_PYTHONS := $(patsubst %,%/bin/python,$(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(PEERS_VENV))
+VENV_PYTHONS := $(patsubst %,%/bin/python,$(VENV) $(PEERS_VENV))
 $(VENV_PYTHONS): %/bin/python:
 	$(PYTHON) -m venv $*
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
@@ -53,14 +51,6 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-compile --editable . --group test
 	touch $@ $(VENV)/demo.stamp
-
-$(OLDEST_VENV)/test.stamp: pyproject.toml | $(OLDEST_VENV)/bin/python
-	$(OLDEST_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-oldest
-	touch $@
-
-$(BATCHES_VENV)/test.stamp: pyproject.toml | $(BATCHES_VENV)/bin/python
-	$(BATCHES_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-batches
-	touch $@
 
 $(PEERS_VENV)/test.stamp: pyproject.toml | $(PEERS_VENV)/bin/python
 	$(PEERS_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-peers
@@ -93,7 +83,7 @@ test: $(VENV)/test.stamp  ## Lint, and test what the README promises (five minut
 
 test-all: $(VENV)/test.stamp  ## Run the tests that `make test` leaves out (fifteen minutes)
 	@echo 'First a soak, alone, because its leases last a few seconds. Then side by side: more tests of real workers, the'
-	@echo 'oldest Celery, every Python on this machine, other servers, Spark, and the test suites of Celery and kombu.'
+	@echo 'other versions of Python and Celery, other servers, Spark, and the test suites of Celery and kombu.'
 	@echo 'This takes about fifteen minutes.'
 	@$(MAKE) --no-print-directory test-soak
 	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(SIDE_BY_SIDE)
@@ -126,18 +116,12 @@ test-conformance: $(VENV)/test.stamp
 test-soak: $(VENV)/test.stamp
 	SOAK_SEED=$${SOAK_SEED:-1} $(RUN) $(PYTEST) $(REPORT) $(SOAK)
 
-test-oldest: $(OLDEST_VENV)/test.stamp
-	$(RUN) $(OLDEST_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
-
-test-batches: $(BATCHES_VENV)/test.stamp
-	$(RUN) $(BATCHES_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m 'batches or between' $(WORKERS)
-
 test-spark: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(REST) $(PIPELINE)
 
-# Core and integration tests on every supported Python that this machine has.
-test-pythons: $(VENV)/test.stamp
-	$(RUN) $(BIN)/python -m tests.pythons
+# The promises on other versions of Python, Celery and kombu.
+test-versions: $(VENV)/test.stamp
+	$(RUN) $(BIN)/python -m tests.versions
 
 test-peers: $(PEERS_VENV)/test.stamp  ## Run the test suites of Celery and kombu, with their transport and with ours
 	$(RUN) $(PEERS_VENV)/bin/python -m tests.peers
@@ -164,4 +148,4 @@ bench: $(VENV)/test.stamp  ## Measure PART (default: all, ten minutes) beside th
 	$(BIN)/python -m benchmarks $(PART)
 
 clean:  ## Remove the virtual environments, the caches and most of build/
-	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(PEERS_VENV) .venv-3.* build/costs build/dist build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build/costs build/dist build/peers .mypy_cache .pytest_cache .ruff_cache .hypothesis

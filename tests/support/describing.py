@@ -33,9 +33,7 @@ def rerun_command(nodeid: str) -> str:
     """Return the command that runs one test again from the repository's root."""
     python = Path(sys.executable)
     shown = python.relative_to(ROOT) if python.is_relative_to(ROOT) else python
-    kept = [
-        f"{name}={os.environ[name]}" for name in ("THOROUGH", "FEW_EXAMPLES") if name in os.environ
-    ]
+    kept = [f"THOROUGH={os.environ['THOROUGH']}"] if "THOROUGH" in os.environ else []
     return shlex.join([*kept, str(shown), "-m", "pytest", nodeid])
 
 

@@ -1,0 +1,118 @@
+"""`python -m tests.versions`: shows the promises on other versions of Python and Celery, too.
+
+Each row of `ROWS` has its own virtual environment. As many run at once as the machine has cores. If
+the machine lacks a Python, its row runs on the one that runs this, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from tests.support.interpreters import RUNNING, find
+
+ROOT = Path(__file__).parents[1]
+PROJECT = ROOT / "pyproject.toml"
+FOLDERS = ("tests/integration", "tests/acceptance")
+#: Each process has its own server and proxy.
+TESTS = ["-n", "2", "--dist", "worksteal", "-m", "versions", *FOLDERS]
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+
+
+class Row(NamedTuple):
+    """One environment: its name, its Python, and its group of dependencies in pyproject.toml."""
+
+    name: str
+    python: str
+    group: str
+
+    @property
+    def venv(self) -> Path:
+        """The folder of its virtual environment."""
+        return ROOT / f".venv-{self.name}"
+
+
+#: Together with `make test`, every supported Python, Celery and kombu.
+ROWS = [
+    # Their SQS transport is another one, and so is their urllib3.
+    Row("oldest", "3.10", "test-oldest"),
+    # The newest that celery-batches works with.
+    Row("between", "3.12", "test-between"),
+    Row("newest", "3.13", "test-workers"),
+]
+
+
+def prepare(row: Row, python: str) -> str:
+    """Make the virtual environment, unless it is newer than pyproject.toml. Return its Python.
+
+    Raises:
+        subprocess.CalledProcessError: It cannot be made.
+    """
+    own, stamp = str(row.venv / "bin" / "python"), row.venv / "versions.stamp"
+    if stamp.exists() and stamp.stat().st_mtime > PROJECT.stat().st_mtime:
+        return own
+    if not Path(own).exists():
+        subprocess.run([python, "-m", "venv", str(row.venv)], check=True)
+        pip = ["install", "--quiet", "--upgrade", "pip>=25.1"]
+        subprocess.run([own, "-m", "pip", *pip], check=True)
+    pip = ["install", "--quiet", "--no-compile", "--editable", ".", "--group", row.group]
+    subprocess.run([own, "-m", "pip", *pip], cwd=ROOT, check=True)
+    stamp.touch()
+    return own
+
+
+def run(row: Row, python: str, arguments: Sequence[str]) -> bool:
+    """Make a virtual environment, run the tests in it, and return whether they pass."""
+    try:
+        own = prepare(row, python)
+    except subprocess.CalledProcessError as error:
+        click.echo(f"{row.venv.name} cannot be made: {error}")
+        return False
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(row.venv / "pycache")}
+    # The installation compiles nothing. Without a cache for what is compiled later, each test
+    # process would compile boto3 again, which would add up to minutes.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [own, *PYTEST, *(arguments or TESTS)]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False, **output)
+    click.echo(f"{row.venv.name}:\n{done.stdout}")
+    return done.returncode == 0
+
+
+def judge(row: Row, arguments: Sequence[str]) -> tuple[bool, str]:
+    """Run the tests of a row. Return whether they passed, and the verdict."""
+    python, which = find(row.python), f"Python {row.python}"
+    if python is None:
+        python, which = sys.executable, f"Python {RUNNING} because {row.python} is not here"
+    begun = time.monotonic()
+    passed = run(row, python, arguments)
+    how = "passed" if passed else "FAILED"
+    return passed, f"{row.name} ({which}): {how} in {time.monotonic() - begun:.0f} s"
+
+
+@click.command()
+@click.option("--only", type=click.Choice([row.name for row in ROWS]), help="This row alone.")
+@click.argument("arguments", nargs=-1)
+def main(only: str | None, arguments: tuple[str, ...]) -> None:
+    """Run the tests that are marked `versions` in an environment for each row.
+
+    ARGUMENTS go to pytest, and replace the usual ones.
+    """
+    rows = [row for row in ROWS if only in (None, row.name)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        verdicts = list(pool.map(lambda row: judge(row, arguments), rows))
+    for _, verdict in verdicts:
+        click.echo(verdict)
+    sys.exit(not all(passed for passed, _ in verdicts))
+
+
+if __name__ == "__main__":
+    main()
