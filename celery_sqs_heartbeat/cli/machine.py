@@ -128,8 +128,8 @@ def _nearest(path: Path) -> Path:
 
 
 def _write_in(path: Path, *, is_private: bool) -> None:
-    name = Path(f".doctor-{os.getpid()}-{os.urandom(4).hex()}")
-    place = Root(path, is_private=is_private).located(name)
+    Root(path, is_private=is_private).check(path)
+    place = path / f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
     with create(place) as file:
         try:
             write_all(file, _SAMPLE)

@@ -30,18 +30,9 @@ OF_MESSAGES = tuple(kind.value for kind in EventKind)
 EVENTS = (*OF_WORKERS, *OF_MESSAGES)
 RECEIVED = ("message-received",)
 PERMISSIONS = ("permission-denied", "permission-granted")
+_UNCALLED = (*RECEIVED, "task-started", "lease-expired", "lease-cap-near", *PERMISSIONS)
 #: Events that may result from a call to SQS. Each counts as one entry of that call.
-CALLED = (
-    "lease-extended",
-    "extension-failed",
-    "lease-lost",
-    "lease-capped",
-    "message-released",
-    "message-lapsing",
-    "message-deleted",
-    "delete-failed",
-    "delete-abandoned",
-)
+CALLED = tuple(ev for ev in OF_MESSAGES if ev not in _UNCALLED)
 
 _GROUPS = {
     "all": EVENTS,
@@ -152,14 +143,9 @@ class Origin:
 
     def stamp(self, ev: str, at: float, seq: int) -> dict[str, Any]:
         """Return the fields of every line, for an event at `at` seconds of the keeper's clock."""
-        return {
-            "v": VERSION,
-            "ts": round(at * _MICROSECONDS) + self.offset,
-            "mono": round((at - self.started_at) * _MICROSECONDS),
-            "seq": seq,
-            "ev": ev,
-            "wid": self.wid,
-        }
+        ts = round(at * _MICROSECONDS) + self.offset
+        mono = round((at - self.started_at) * _MICROSECONDS)
+        return {"v": VERSION, "ts": ts, "mono": mono, "seq": seq, "ev": ev, "wid": self.wid}
 
 
 def fields_of_start(identity: Identity, info: WorkerInfo) -> dict[str, Any]:
