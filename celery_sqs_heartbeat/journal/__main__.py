@@ -22,7 +22,9 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 #: Fields that are printed in words, or that the worker's other lines show.
 _HEAD = frozenset({"v", "ts", "mono", "seq", "ev", "wid", "queue", "msg", "dlv", "task", "task_id"})
 #: The errors of a line whose fields are not those of an event.
-_NO_EVENT = (KeyError, TypeError, ValueError, OverflowError)
+_NO_EVENT = (TypeError, ValueError, OverflowError)
+#: The fields that each line has, and their types.
+_REQUIRED = {"v": int, "ts": int, "seq": int, "ev": str, "wid": str}
 #: Whether a line's fields match the value of an option.
 _MATCHES: dict[str, Callable[[dict[str, Any], str], bool]] = {
     "message": lambda fields, value: str(fields.get("msg", "")).startswith(value),
@@ -59,13 +61,12 @@ def main(
         with refusing(), _folder_of(journal, span) as folder:
             for path, fields in read_segments(folder, unread):
                 try:
-                    day, text = _time_of(fields).date(), text_of(fields)
+                    is_wanted = all(_MATCHES[name](fields, wanted[name]) for name in wanted)
+                    if _time_of(fields).date() in span and is_wanted:
+                        found.append((fields["ts"], fields["seq"], text_of(fields)))
+                    count += 1
                 except _NO_EVENT:
                     unread.note("line", path)
-                    continue
-                count += 1
-                if day in span and all(_MATCHES[name](fields, wanted[name]) for name in wanted):
-                    found.append((fields["ts"], fields["seq"], text))
     except OSError as error:
         raise Refusal(f"the journal {journal!r} can't be read: {error}") from None
     if unread.first and not count:
@@ -104,6 +105,13 @@ def _folder_of(journal: str, span: Span) -> Iterator[Path]:
 
 
 def _time_of(fields: dict[str, Any]) -> datetime.datetime:
+    """Return the time of an event.
+
+    Raises:
+        Exception: One of the errors of `_NO_EVENT`.
+    """
+    if not all(type(fields.get(name)) is kind for name, kind in _REQUIRED.items()):
+        raise TypeError
     return _EPOCH + datetime.timedelta(microseconds=fields["ts"])
 
 
@@ -122,7 +130,7 @@ def text_of(fields: dict[str, Any]) -> str:
         f"{fields['ev']:18}",
         message,
         ", ".join(_facts(fields)),
-        f"worker {fields['wid']} #{fields['seq']:d}",
+        f"worker {fields['wid']} #{fields['seq']}",
     )
     return escaped("  ".join(filter(None, parts)))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -123,8 +122,8 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 #: The start and the end of each complete line.
 _BEGIN, _END = b'{"v":', b"}\n"
 _MICROSECONDS = 1_000_000
-_INT64_MAX = 2**63 - 1
-_DIGEST_DIGITS = 16
+#: Microseconds of more seconds would need more than 64 bits.
+_MOST_SECONDS = 9e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,16 +157,15 @@ def delivery_id(receipt_handle: str) -> str | None:
     """Return an id of a delivery, which, unlike its receipt handle, permits no action."""
     if not receipt_handle:
         return None
-    digest = hashlib.sha256(receipt_handle.encode(errors="surrogatepass"))
-    return digest.hexdigest()[:_DIGEST_DIGITS]
+    return hashlib.sha256(receipt_handle.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def microseconds(seconds: float | None) -> int | None:
     """Return seconds as whole microseconds; None if an int64 can't hold them."""
-    if seconds is None or not math.isfinite(seconds * _MICROSECONDS):
+    # Nor is NaN less than anything.
+    if seconds is None or not abs(seconds) < _MOST_SECONDS:
         return None
-    number = round(seconds * _MICROSECONDS)
-    return number if abs(number) <= _INT64_MAX else None
+    return round(seconds * _MICROSECONDS)
 
 
 def _code(value: Action | Outcome | None) -> str | None:

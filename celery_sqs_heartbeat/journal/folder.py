@@ -31,8 +31,9 @@ OPEN_SUFFIX = ".jsonl.open"
 #: Suffix of a segment that is finished and compressed.
 CLOSED_SUFFIX = ".jsonl.zst"
 
-DAY_MICROSECONDS = 86_400_000_000
-_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+#: Returns monotonic seconds.
+_Clock = Callable[[], float]
+_OnFault = Callable[[OSError], None]
 
 #: Ways out for what could be a trap: a file, a folder that a setting names, and a spool.
 _FILE = (
@@ -60,7 +61,8 @@ FRAME_BYTES = 1 << 20
 
 def day_of(ts: int) -> str:
     """Return the UTC day of a time in microseconds, as YYYY-MM-DD."""
-    return datetime.date.fromordinal(_EPOCH_DAY + ts // DAY_MICROSECONDS).isoformat()
+    moment = datetime.datetime.fromtimestamp(ts // 1_000_000, datetime.timezone.utc)
+    return moment.date().isoformat()
 
 
 def segment_path(day: str, wid: str, number: int) -> Path:
@@ -226,7 +228,6 @@ class SegmentWriter:
     """The segments of one worker, one of which is open. For one thread.
 
     Args:
-        clock: Monotonic seconds.
         on_fault: Called with each error of a write, or of closing a segment.
         first: The number of the first segment.
 
@@ -235,12 +236,7 @@ class SegmentWriter:
     """
 
     def __init__(
-        self,
-        root: Root,
-        wid: str,
-        clock: Callable[[], float],
-        on_fault: Callable[[OSError], None],
-        first: int = 1,
+        self, root: Root, wid: str, clock: _Clock, on_fault: _OnFault, first: int = 1
     ) -> None:
         self._root = root
         self._wid = wid

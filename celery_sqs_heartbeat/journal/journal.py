@@ -92,7 +92,6 @@ class Journal:
         self._lost = 0
         self._recover_at = -math.inf
         self._is_ending = threading.Event()
-        self._until = 0.0
         self._thread = threading.Thread(
             target=self._live, name="sqs-heartbeat-journal", daemon=True
         )
@@ -135,11 +134,13 @@ class Journal:
             return
         if has_stopped:
             self._put_worker_line(contract.WORKER_STOPPED)
-        self._until = time.monotonic() + timeout
+        until = time.monotonic() + timeout
         self._is_ending.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
+        elif self._shipper is not None:
+            self._shipper.finish(until)
 
     def step(self) -> None:
         """Write waiting lines, and do the maintenance that is due, as its thread does."""
@@ -190,8 +191,6 @@ class Journal:
             is_over = self._is_ending.wait(WRITE_SECONDS)
             self.step()
         self._writer.close()
-        if self._shipper is not None:
-            self._shipper.finish(self._until)
 
     def _write(self) -> None:
         with self._lock:
@@ -222,7 +221,5 @@ class Journal:
         newest = 0 if self._recover_at == -math.inf else 2
         self._recover_at = self._clock() + RECOVER_SECONDS
         if count := recover(self._root, newest):
-            logger.info(
-                "sqs-heartbeat: closed %s of dead workers in the journal",
-                counted(count, "segment"),
-            )
+            closed = counted(count, "segment")
+            logger.info("sqs-heartbeat: closed %s of dead workers in the journal", closed)

@@ -155,7 +155,7 @@ def test_no_segment_grows_beyond_its_size_unless_one_write_does(
 
 
 def test_each_day_has_its_folder_and_a_late_line_stays_with_its_own(scene: Scene) -> None:
-    day = folders.DAY_MICROSECONDS
+    day = 86_400_000_000
     midnight = scene.clocks.now + (day - WALL % day) / 1e6
     for at in (midnight - 1e-6, midnight):
         scene.journal(event_of(at=at))
