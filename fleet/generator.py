@@ -61,7 +61,7 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
 
 def _copy(segment: Path, journal: Path, number: int) -> None:
     wid = _other_id(segment.parent.name.removeprefix("worker="), number)
-    writer = SegmentWriter(Root(journal, is_private=False), wid, lambda: 0.0, fail)
+    writer = SegmentWriter(Root(journal), wid, lambda: 0.0, fail)
     writer.write(_other_lines(segment, number))
     writer.close()
 

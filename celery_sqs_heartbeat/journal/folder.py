@@ -35,17 +35,13 @@ CLOSED_SUFFIX = ".jsonl.zst"
 _Clock = Callable[[], float]
 _OnFault = Callable[[OSError], None]
 
-#: Ways out for what could be a trap: a file, a folder that a setting names, and a spool.
+#: Ways out for what could be a trap.
 _FILE = (
     "a segment must be a regular file of the worker's user without hard links: chown or remove it"
 )
-_SHARED = (
-    "set sqs_heartbeat_journal to the folder itself, without links in it, and chown it to the "
-    "worker's user, or do not let everyone write to it (chmod o-w)"
-)
-_PRIVATE = (
-    "remove it, or set TMPDIR to a folder that no other user may write to (the spool of a journal "
-    "must be a folder of the worker's user, with mode 0700)"
+_FOLDER = (
+    "chown it to the worker's user, do not let everyone write to it (chmod o-w), remove it if it "
+    "is a link, or use another folder (set sqs_heartbeat_journal; for a journal on S3, TMPDIR)"
 )
 
 #: Mode of new files. A umask can only make it stricter.
@@ -101,23 +97,22 @@ class Root:
     """A journal's folder, as a worker uses it. Threads may share it.
 
     Args:
-        top: The first folder that is checked.
+        top: The first folder that is checked. It may be a link.
         below: The folders in it that lead to those of the days.
-        is_private: Whether all must belong to this user alone: mode 0700, and no link. Otherwise
-            they may be shared, as root's volume with a group for the workers, or one that everyone
-            may write to, as Kubernetes makes them.
 
     Attributes:
         folder: The folder of the days.
     """
 
-    def __init__(self, top: Path, below: tuple[str, ...] = (), *, is_private: bool) -> None:
+    def __init__(self, top: Path, below: tuple[str, ...] = ()) -> None:
         self.top = top
         self.folder = top.joinpath(*below)
-        self._is_private = is_private
 
     def check(self, folder: Path, *, make: bool = False) -> None:
         """Check each folder from the top to this one.
+
+        It may be shared, as root's volume with a group for the workers, or one that everyone may
+        write to, as Kubernetes makes them. In such a one, anyone could have made the next one.
 
         Args:
             make: Whether folders that are missing are made.
@@ -126,17 +121,20 @@ class Root:
             RefusedError: Another user could have set a trap.
             OSError: A folder is missing, or can't be made.
         """
-        path, way_out = self.top, _PRIVATE if self._is_private else _SHARED
+        path, parent_mode = self.top, 0
         for part in ("", *folder.relative_to(self.top).parts):
             path /= part
             if make:
                 with contextlib.suppress(FileExistsError):
-                    path.mkdir(0o700 if self._is_private else 0o770, parents=True)
-            status = path.lstat()
-            is_link = part and stat.S_ISLNK(status.st_mode)
-            # A setting may name a link. It and its target must both be safe.
-            if is_link or not (self._is_safe(status) and self._is_safe(path.stat())):
-                raise _refused(path, status, way_out)
+                    path.mkdir(0o770, parents=True)
+            # Both a link and its target must be safe.
+            for status in (path.lstat(), path.stat()):
+                is_own = status.st_uid in (0, os.geteuid())
+                is_closed = not (status.st_mode | parent_mode) & stat.S_IWOTH
+                is_link = part and stat.S_ISLNK(status.st_mode)
+                if is_link or not (is_own or is_closed):
+                    raise _refused(path, status, _FOLDER)
+            parent_mode = status.st_mode
 
     def segments(self, suffix: str, newest: int = 0) -> list[Path]:
         """Return the same as the function `segments`. They may be traps: see `own`.
@@ -172,12 +170,6 @@ class Root:
             else:
                 with file:
                     yield path, file
-
-    def _is_safe(self, status: os.stat_result) -> bool:
-        me, is_folder = os.geteuid(), stat.S_ISDIR(status.st_mode)
-        if self._is_private:
-            return is_folder and status.st_uid == me and not status.st_mode & 0o077
-        return status.st_uid in (0, me) or (is_folder and not status.st_mode & stat.S_IWOTH)
 
 
 def _refused(path: Path, status: os.stat_result, way_out: str) -> RefusedError:

@@ -77,7 +77,7 @@ class Journal:
             self._root = own_spool(place)
             self._shipper = Shipper(self._root, place, new_client)
         else:
-            self._root = Root(place, is_private=False)
+            self._root = Root(place)
         self._identity = identity or Identity.here(round(wall() * 1_000_000))
         self._began_at = clock() if began_at is None else began_at
         wid = self._identity.wid

@@ -50,9 +50,9 @@ def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
 
 def own_spool(destination: Destination) -> Root:
     """Return the folder of this user's workers on this host for segments that go to a place."""
-    path = Path(tempfile.gettempdir()) / f"celery-sqs-heartbeat-journal-{os.geteuid()}"
-    below = (socket.gethostname(), destination.bucket, *destination.prefix.split("/"))
-    return Root(path, tuple(filter(None, below)), is_private=True)
+    user = f"celery-sqs-heartbeat-journal-{os.geteuid()}"
+    below = (user, socket.gethostname(), destination.bucket, *destination.prefix.split("/"))
+    return Root(Path(tempfile.gettempdir()), tuple(filter(None, below)))
 
 
 class OutageLog:

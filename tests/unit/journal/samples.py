@@ -141,7 +141,7 @@ def fail(error: OSError) -> None:
 
 def own(folder: Path) -> Root:
     """Return the root of a journal for a worker that writes to this folder."""
-    return Root(folder, is_private=False)
+    return Root(folder)
 
 
 def files_in(folder: Path) -> list[str]:

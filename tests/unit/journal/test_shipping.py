@@ -36,7 +36,7 @@ def spool(tmp_path: Path) -> Path:
 @pytest.fixture
 def shipper(spool: Path, bucket: Bucket) -> Shipper:
     place = Destination(bucket="b", prefix="journal")
-    return Shipper(Root(spool, is_private=True), place, lambda: bucket)
+    return Shipper(Root(spool), place, lambda: bucket)
 
 
 def closed(spool: Path, number: int, age: int = 0, day: str = DAY) -> bytes:
