@@ -1,8 +1,8 @@
 """Checks, before anything is read, that a path is a journal with events of some days.
 
 What a folder is shows in names only: no file is read. `NAME/dt=YYYY-MM-DD` is a table's folder.
-`dt=YYYY-MM-DD/worker=WID` is a journal's folder, which contains segments or nothing yet. The
-pipeline makes a warehouse from a journal, so users may confuse the two: the errors name the kind.
+`dt=YYYY-MM-DD/worker=WID` is a journal's folder. The pipeline makes a warehouse from a journal, so
+users may confuse the two: the errors name the kind.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def kind_of(folder: Path) -> Kind:
         return Kind.EMPTY if folder.is_dir() else Kind.FILE if folder.exists() else Kind.MISSING
     inside = [day / name for day in days for name in entries(day)]
     # Without anything in its days, their content was moved away, or is not written yet.
-    if any(map(_has_segments, inside)) or (days and not inside):
+    if any(path.name.startswith(_WORKER) for path in inside) or (days and not inside):
         return Kind.JOURNAL
     if any(_is_table(folder / name) for name in TABLE_NAMES if name in names):
         return Kind.WAREHOUSE
@@ -142,25 +142,16 @@ def kind_of(folder: Path) -> Kind:
     return Kind.DAY if any(name.startswith(_WORKER) for name in names) else Kind.OTHER
 
 
-def _has_segments(folder: Path) -> bool:
-    """Return whether this is the folder of a worker, which has segments, or nothing yet."""
-    names = entries(folder)
-    return folder.name.startswith(_WORKER) and (not names or any(map(_is_segment, names)))
-
-
 def _is_table(folder: Path) -> bool:
     # A folder without a day has no rows.
     return folder.is_dir() and all(name.startswith(DAY) for name in entries(folder))
 
 
-def _is_segment(name: str) -> bool:
-    return name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX))
-
-
 def _segments(day: Path) -> Iterator[Path]:
     for worker in entries(day):
-        for name in filter(_is_segment, entries(day / worker)):
-            yield day / worker / name
+        for name in entries(day / worker):
+            if name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX)):
+                yield day / worker / name
 
 
 def _size(segment: Path) -> int:

@@ -15,12 +15,7 @@ from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.journal import fields as contract
 from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter, recover
-from celery_sqs_heartbeat.journal.shipping import (
-    OutageLog,
-    Shipper,
-    new_shipping_client,
-    own_spool,
-)
+from celery_sqs_heartbeat.journal.shipping import OutageLog, Shipper, new_shipping_client
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
@@ -74,8 +69,8 @@ class Journal:
         self._outage = OutageLog("the journal")
         self._shipper: Shipper | None = None
         if isinstance(place, Destination):
-            self._root = own_spool(place)
-            self._shipper = Shipper(self._root, place, new_client)
+            self._shipper = Shipper(place, new_client)
+            self._root = self._shipper.root
         else:
             self._root = Root(place)
         self._identity = identity or Identity.here(round(wall() * 1_000_000))

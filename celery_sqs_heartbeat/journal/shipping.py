@@ -86,12 +86,13 @@ class Shipper:
     """Uploads all segments of a spool, including those of other workers, on its own thread.
 
     Attributes:
+        root: The spool.
         lost: Lines of segments that were removed, because too many waited.
         waiting_bytes: Size of the segments that wait.
     """
 
-    def __init__(self, root: Root, destination: Destination, new_client: Callable[[], Any]) -> None:
-        self._root = root
+    def __init__(self, destination: Destination, new_client: Callable[[], Any]) -> None:
+        self.root = own_spool(destination)
         self._destination = destination
         self._new_client = new_client
         self._client: Any = None
@@ -116,24 +117,24 @@ class Shipper:
         self._is_ending.set()
         self._thread.join(max(0.0, until - time.monotonic()))
         with contextlib.suppress(OSError):
-            if left := len(self._root.segments(CLOSED_SUFFIX)):
+            if left := len(self.root.segments(CLOSED_SUFFIX)):
                 logger.warning(
                     "sqs-heartbeat: %s of the journal not uploaded yet; the next worker that uses "
                     "%s uploads them",
-                    *(counted(left, "segment"), self._root.folder),
+                    *(counted(left, "segment"), self.root.folder),
                 )
 
     def ship(self) -> None:
         """Upload the segments that wait, the oldest first, after removing some beyond the limit."""
         try:
             waiting = []
-            for path in self._root.segments(CLOSED_SUFFIX):
+            for path in self.root.segments(CLOSED_SUFFIX):
                 # Another worker may have uploaded it just now.
                 with contextlib.suppress(FileNotFoundError):
                     status = path.lstat()
                     waiting.append((status.st_mtime_ns, status.st_size, path))
             self.waiting_bytes = sum(size for _, size, _ in waiting)
-            for path, file in self._root.own(path for *_, path in sorted(waiting)):
+            for path, file in self.root.own(path for *_, path in sorted(waiting)):
                 data = file.readall()
                 if self.waiting_bytes > SPOOL_BYTES:
                     self._drop(path, data)
@@ -159,7 +160,7 @@ class Shipper:
         self._client = self._client or self._new_client()
         self._client.put_object(
             Bucket=self._destination.bucket,
-            Key=self._destination.key(path.relative_to(self._root.folder)),
+            Key=self._destination.key(path.relative_to(self.root.folder)),
             Body=data,
         )
         self._outage.clear(self.lost)
@@ -169,12 +170,12 @@ class Shipper:
         logger.warning(
             "sqs-heartbeat: removed the oldest segment of the journal, %s, because more than %d MB "
             "wait for S3 in %s; lines lost so far: %d",
-            *(path.name, SPOOL_BYTES >> 20, self._root.folder, self.lost),
+            *(path.name, SPOOL_BYTES >> 20, self.root.folder, self.lost),
         )
 
     def _remove_empty_folders(self) -> None:
         """Remove empty folders, except of the last two days, in which workers begin segments."""
-        for day in sorted(self._root.folder.glob("dt=*"))[:-2]:
+        for day in sorted(self.root.folder.glob("dt=*"))[:-2]:
             for folder in (*day.glob("worker=*"), day):
                 with contextlib.suppress(OSError):
                     folder.rmdir()

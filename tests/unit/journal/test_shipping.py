@@ -11,13 +11,13 @@ import zstandard
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.journal import shipping
-from celery_sqs_heartbeat.journal.folder import Root
-from celery_sqs_heartbeat.journal.shipping import Shipper
+from celery_sqs_heartbeat.journal.shipping import Shipper, own_spool
 from celery_sqs_heartbeat.settings.address import Destination
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.journal.samples import DAY, DEAD, Bucket, files_in
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
+PLACE = Destination(bucket="b", prefix="journal")
 KEY = f"dt={DAY}/worker=w/seg-%d.jsonl.zst"
 
 
@@ -27,16 +27,16 @@ def bucket() -> Bucket:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    folder = tmp_path / "spool"
-    folder.mkdir(mode=0o700)
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = own_spool(PLACE).folder
+    folder.mkdir(parents=True)
     return folder
 
 
 @pytest.fixture
 def shipper(spool: Path, bucket: Bucket) -> Shipper:
-    place = Destination(bucket="b", prefix="journal")
-    return Shipper(Root(spool), place, lambda: bucket)
+    return Shipper(PLACE, lambda: bucket)
 
 
 def closed(spool: Path, number: int, age: int = 0, day: str = DAY) -> bytes:
