@@ -129,9 +129,9 @@ def all_segments(folder: Path) -> list[Path]:
     """Return each segment once, in order: by day, worker and number."""
     # List open ones first, so a segment that is closed meanwhile is in at least one list.
     still_open = folders.segments(folder, folders.OPEN_SUFFIX)
-    closed = closed_segments(folder)
-    left = [path for path in still_open if folders.closed_path(path) not in {*closed}]
-    return sorted([*closed, *left], key=folders.order_of)
+    found = {folders.closed_path(path): path for path in still_open}
+    found |= {path: path for path in closed_segments(folder)}
+    return sorted(found.values(), key=folders.order_of)
 
 
 class FetchError(SqsHeartbeatError):
