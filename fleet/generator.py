@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter
-from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
+from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter, unpack
+from celery_sqs_heartbeat.journal.reading import closed_segments
 from fleet.recorder import fail
 from fleet.truth import idle_of, pairs_of
 from fleet.world import World
@@ -61,13 +61,13 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
 
 def _copy(segment: Path, journal: Path, number: int) -> None:
     wid = _other_id(segment.parent.name.removeprefix("worker="), number)
-    writer = SegmentWriter(Root(journal, is_private=False), wid, lambda: 0.0, fail)
+    writer = SegmentWriter(Root(journal), wid, lambda: 0.0, fail)
     writer.write(_other_lines(segment, number))
     writer.close()
 
 
 def _other_lines(segment: Path, number: int) -> Iterator[tuple[int, bytes]]:
-    for line in unpack(segment):
+    for line in unpack(segment.read_bytes()):
         fields = _other(json.loads(line), number)
         yield fields["ts"], json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 

@@ -45,7 +45,7 @@ class Recorder:
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
-        self._writer = SegmentWriter(Root(folder, is_private=False), identity.wid, clock, fail)
+        self._writer = SegmentWriter(Root(folder), identity.wid, clock, fail)
         self._waiting: list[tuple[int, bytes]] = []
 
     def __call__(self, event: Event) -> None:

@@ -105,18 +105,21 @@ def _probe_journal(journal: str | None) -> Probed:
         return Probed()
     target = parse_target(journal)
     if not isinstance(target, Destination):
-        return _probe_folder(target, is_private=False)
-    spool = _probe_folder(own_spool(target).top, is_private=True)
+        return _probe_folder(Root(target.absolute()))
+    spool = _probe_folder(own_spool(target))
     return _probe_bucket(target, spool.space) if spool.place is Place.USABLE else spool
 
 
-def _probe_folder(path: Path, *, is_private: bool) -> Probed:
+def _probe_folder(root: Root) -> Probed:
+    nearest = _nearest(root.folder)
     try:
-        if os.path.lexists(path):
-            _write_in(path, is_private=is_private)
+        if nearest.is_relative_to(root.top):
+            root.check(nearest)
+        if nearest == root.folder:
+            _write_in(nearest)
         else:
-            _make_in(_nearest(path.absolute()))
-        status = os.statvfs(_nearest(path.absolute()))
+            _make_in(nearest)
+        status = os.statvfs(nearest)
     except OSError as error:
         return Probed(Place.UNUSABLE, _reason(error))
     return Probed(space=status.f_bavail * status.f_frsize)
@@ -127,9 +130,8 @@ def _nearest(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
 
-def _write_in(path: Path, *, is_private: bool) -> None:
-    name = Path(f".doctor-{os.getpid()}-{os.urandom(4).hex()}")
-    place = Root(path, is_private=is_private).located(name)
+def _write_in(path: Path) -> None:
+    place = path / f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
     with create(place) as file:
         try:
             write_all(file, _SAMPLE)

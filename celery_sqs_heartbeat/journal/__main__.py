@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +14,23 @@ from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_o
 from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.checking import check_given, check_journal, local_folder
-from celery_sqs_heartbeat.journal.folder import day_of
-from celery_sqs_heartbeat.journal.reading import Unread, fetched, is_event, read_segments
+from celery_sqs_heartbeat.journal.reading import Unread, fetched, read_segments
 from celery_sqs_heartbeat.settings.address import S3
 
 _MICROSECONDS = 1_000_000
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 #: Fields that are printed in words, or that the worker's other lines show.
 _HEAD = frozenset({"v", "ts", "mono", "seq", "ev", "wid", "queue", "msg", "dlv", "task", "task_id"})
-#: A line may be in the folder of the day before or after its own.
-_AROUND = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """Which lines to print. None stands for any."""
-
-    message: str | None
-    queue: str | None
-    task: str | None
-    span: Span
-
-    def __contains__(self, fields: dict[str, Any]) -> bool:
-        return (
-            (self.message is None or str(fields.get("msg", "")).startswith(self.message))
-            and (self.queue is None or fields.get("queue") == self.queue)
-            and (self.task is None or self.task in (fields.get("task"), fields.get("task_id")))
-            and datetime.date.fromisoformat(day_of(fields["ts"])) in self.span
-        )
-
-    def __str__(self) -> str:
-        given = (("message", self.message), ("queue", self.queue), ("task", self.task))
-        named = ", ".join(f"{name} {value!r}" for name, value in given if value is not None)
-        return " ".join(filter(None, [named and f"of {named}", str(self.span)]))
+#: The errors of a line whose fields are not those of an event.
+_NO_EVENT = (TypeError, ValueError, OverflowError)
+#: The fields that each line has, and their types.
+_REQUIRED = {"v": int, "ts": int, "seq": int, "ev": str, "wid": str}
+#: Whether a line's fields match the value of an option.
+_MATCHES: dict[str, Callable[[dict[str, Any], str], bool]] = {
+    "message": lambda fields, value: str(fields.get("msg", "")).startswith(value),
+    "queue": lambda fields, value: fields.get("queue") == value,
+    "task": lambda fields, value: value in (fields.get("task"), fields.get("task_id")),
+}
 
 
 @click.command(
@@ -62,12 +45,7 @@ class _Wanted:
 @from_option
 @to_option
 def main(
-    journal: str,
-    message: str | None,
-    queue: str | None,
-    task: str | None,
-    first: datetime.date | None,
-    last: datetime.date | None,
+    journal: str, first: datetime.date | None, last: datetime.date | None, **options: str | None
 ) -> None:
     """Print the lines of JOURNAL in order of time, including those of running workers.
 
@@ -76,43 +54,46 @@ def main(
     is not a journal.
     """
     check_days(first, last)
-    wanted = _Wanted(message=message, queue=queue, task=task, span=Span(first, last))
-    unread, count, lines = Unread(), 0, []
+    span = Span(first, last)
+    wanted = {name: value for name, value in options.items() if value is not None}
+    unread, count, found = Unread(), 0, []
     try:
-        with refusing(), _folder_of(journal, first, last) as folder:
+        with refusing(), _folder_of(journal, span) as folder:
             for path, fields in read_segments(folder, unread):
-                if not is_event(fields):
-                    unread.note_line(path)
-                    continue
-                count += 1
-                if fields in wanted:
-                    lines.append(fields)
+                try:
+                    is_wanted = all(_MATCHES[name](fields, wanted[name]) for name in wanted)
+                    if _time_of(fields).date() in span and is_wanted:
+                        found.append((fields["ts"], fields["seq"], text_of(fields)))
+                    count += 1
+                except _NO_EVENT:
+                    unread.note("line", path)
     except OSError as error:
         raise Refusal(f"the journal {journal!r} can't be read: {error}") from None
-    if unread and not count:
+    if unread.first and not count:
         raise Refusal(
             f"nothing of the journal {journal!r} can be read: {unread}; give the "
             "value of sqs_heartbeat_journal"
         )
-    if not lines:
-        more = f"; {unread} of it could not be read" if unread else ""
-        raise NothingFound(f"the journal {journal!r} has no lines {wanted}".rstrip() + more)
-    for fields in sorted(lines, key=itemgetter("ts", "seq")):
-        click.echo(text_of(fields))
-    if unread:
+    if not found:
+        named = ", ".join(f"{name} {value!r}" for name, value in wanted.items())
+        limits = " ".join(filter(None, [named and f"of {named}", str(span)]))
+        more = f"; {unread} of it could not be read" if unread.first else ""
+        raise NothingFound(f"the journal {journal!r} has no lines {limits}".rstrip() + more)
+    for *_, text in sorted(found):
+        click.echo(text)
+    if unread.first:
         click.echo(
             f"Warning: {unread} of the journal {journal!r} could not be read, the first in "
-            f"{unread.first and unread.first.relative_to(folder)}",
+            f"{unread.first.relative_to(folder)}",
             err=True,
         )
 
 
 @contextmanager
-def _folder_of(
-    journal: str, first: datetime.date | None, last: datetime.date | None
-) -> Iterator[Path]:
+def _folder_of(journal: str, span: Span) -> Iterator[Path]:
     if journal.startswith(S3):
-        with fetched(journal, first, last, _AROUND) as copy:
+        # A line may be in the folder of the day before or after its own.
+        with fetched(journal, span.grown(1)) as copy:
             yield copy
         return
     check_given(journal)
@@ -123,32 +104,35 @@ def _folder_of(
     yield folder
 
 
+def _time_of(fields: dict[str, Any]) -> datetime.datetime:
+    """Return the time of an event.
+
+    Raises:
+        Exception: One of the errors of `_NO_EVENT`.
+    """
+    if not all(type(fields.get(name)) is kind for name, kind in _REQUIRED.items()):
+        raise TypeError
+    return _EPOCH + datetime.timedelta(microseconds=fields["ts"])
+
+
 def text_of(fields: dict[str, Any]) -> str:
-    """Return one line of text: time in UTC, event, message, task and the other fields."""
-    at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(
-        microseconds=fields["ts"]
-    )
-    line = "  ".join(
-        part
-        for part in (
-            f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z",
-            f"{fields['ev']:18}",
-            _message(fields),
-            ", ".join(_facts(fields)),
-            f"worker {fields['wid']} #{fields['seq']}",
-        )
-        if part
-    )
-    return escaped(line)
+    """Return one line of text: time in UTC, event, message, task and the other fields.
 
-
-def _message(fields: dict[str, Any]) -> str:
-    if "msg" not in fields:
-        return ""
-    return (
-        f"{fields['msg']} of {fields.get('queue', '-')}, "
-        f"task {fields.get('task', '-')}[{fields.get('task_id', '-')}]"
+    Raises:
+        Exception: One of the errors of `_NO_EVENT`.
+    """
+    at, message = _time_of(fields), ""
+    if "msg" in fields:
+        queue, task, task_id = (fields.get(name, "-") for name in ("queue", "task", "task_id"))
+        message = f"{fields['msg']} of {queue}, task {task}[{task_id}]"
+    parts = (
+        f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z",
+        f"{fields['ev']:18}",
+        message,
+        ", ".join(_facts(fields)),
+        f"worker {fields['wid']} #{fields['seq']}",
     )
+    return escaped("  ".join(filter(None, parts)))
 
 
 def _facts(fields: dict[str, Any]) -> Iterator[str]:

@@ -1,12 +1,13 @@
 """Checks, before anything is read, that a path is a journal with events of some days.
 
 What a folder is shows in names only: no file is read. `NAME/dt=YYYY-MM-DD` is a table's folder.
-`dt=YYYY-MM-DD/worker=WID` is a journal's folder, which contains segments or nothing yet. The
-pipeline makes a warehouse from a journal, so users may confuse the two: the errors name the kind.
+`dt=YYYY-MM-DD/worker=WID` is a journal's folder. The pipeline makes a warehouse from a journal, so
+users may confuse the two: the errors name the kind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import re
@@ -17,24 +18,10 @@ from pathlib import Path
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
-from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX
+from celery_sqs_heartbeat.journal.folder import CLOSED_SUFFIX, OPEN_SUFFIX, opened
 
-#: The names of the pipeline's tables.
-TABLE_NAMES = frozenset(
-    {
-        "attempts",
-        "calls",
-        "duplicates",
-        "durations",
-        "events",
-        "group_stops",
-        "in_flight",
-        "recommendations",
-        "recoveries",
-        "rejects",
-        "workers",
-    }
-)
+#: Tables of the pipeline that each warehouse has.
+TABLE_NAMES = ("events", "workers")
 #: The start of the names of a day's folder, and of a worker's folder in it.
 DAY, _WORKER = "dt=", "worker="
 #: Prefixes of entries that Spark, Sail and file systems put beside tables and days.
@@ -58,20 +45,9 @@ class Kind(Enum):
     EMPTY = "is an empty folder"
     JOURNAL = "is a journal"
     WAREHOUSE = "is a warehouse"
-    BOTH = "contains a journal and a warehouse"
     TABLE = "is one table of a warehouse"
     DAY = "is one day of a journal"
     OTHER = "is a folder that contains neither a journal nor a warehouse"
-
-    @property
-    def has_journal(self) -> bool:
-        """Whether a journal can be read there."""
-        return self in (Kind.JOURNAL, Kind.BOTH)
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether a warehouse can be read there."""
-        return self in (Kind.WAREHOUSE, Kind.BOTH)
 
 
 #: The way out if a path is not a journal.
@@ -100,23 +76,22 @@ def local_folder(path: str) -> Path | None:
     return None if _SCHEME.match(here) else Path(here)
 
 
-def check_journal(folder: Path, given: str, span: Span, *, closed: bool = False) -> None:
+def check_journal(folder: Path, given: str, span: Span) -> None:
     """Refuse a folder that is not a journal with events of some days.
 
     Args:
         folder: The journal.
         given: The path as the user wrote it.
         span: The requested days.
-        closed: Whether only closed segments count.
 
     Raises:
         WrongPath: It is something else, or can't be read.
         NothingFound: It has no events of these days.
     """
     kind = kind_of(folder)
-    if not kind.has_journal:
+    if kind is not Kind.JOURNAL:
         raise wrong_kind(given, kind, "a journal", _WAYS_OUT.get(kind, GIVE_JOURNAL))
-    check_segments(folder, span, closed=closed)
+    check_segments(folder, span)
 
 
 def wrong_kind(given: str, kind: Kind, wanted: str, way_out: str) -> WrongPath:
@@ -124,30 +99,26 @@ def wrong_kind(given: str, kind: Kind, wanted: str, way_out: str) -> WrongPath:
     return WrongPath(f"{given!r} {kind.value}, where {wanted} is expected: {way_out}")
 
 
-def check_segments(journal: Path, span: Span, *, closed: bool = False) -> None:
+def check_segments(journal: Path, span: Span) -> None:
     """Refuse a journal without events of these days.
-
-    Args:
-        closed: Whether only closed segments count.
 
     Raises:
         WrongPath: A part of it can't be read, or all of its segments are empty.
         NothingFound: It has none.
     """
     days = day_folders(journal)
-    found = [each for day in days if _date_of(day, journal) in span for each in _segments(day)]
-    sizes = [size for name, size in found if name.endswith(CLOSED_SUFFIX) or not closed]
-    if sum(sizes):
+    found = [path for day in days if _date_of(day) in span for path in _segments(day)]
+    if sum(map(_size, found)):
         return
     where, limits = f"the journal {str(journal)!r} has", str(span)
-    if any(name.endswith(CLOSED_SUFFIX) for name, _ in found):
+    if any(path.name.endswith(CLOSED_SUFFIX) for path in found):
         raise WrongPath(
             f"{where} nothing {limits} that can be read: its segments are empty files, which "
             "workers never write: get a complete copy".replace("  ", " ")
         )
-    if limits and not sizes:
+    if limits and not found:
         raise NothingFound(f"{where} no segments {limits}: its days are {range_text(days)}")
-    lack = "events" if sizes else "closed segments" if closed else "segments"
+    lack = "events" if found else "segments"
     raise NothingFound(f"{where} no {lack} yet: wait for its workers, and try again")
 
 
@@ -157,107 +128,62 @@ def kind_of(folder: Path) -> Kind:
     Raises:
         WrongPath: It can't be read.
     """
-    try:
-        names = list(entries(folder))
-    except FileNotFoundError:
-        return Kind.MISSING
-    except NotADirectoryError:
-        return Kind.FILE
-    except OSError as error:
-        raise unreadable(folder, error) from None
-    days = _kind_of_days([folder / name for name in names if name.startswith(DAY)])
-    if any(_is_table(folder / name) for name in names if name in TABLE_NAMES):
-        return Kind.BOTH if days is Kind.JOURNAL else Kind.WAREHOUSE
-    if days is not None:
-        return days
-    if any(name.startswith(_WORKER) for name in names):
-        return Kind.DAY
-    return Kind.OTHER if names else Kind.EMPTY
-
-
-def _kind_of_days(days: list[Path]) -> Kind | None:
-    """Return what folders of days form: a journal, a table, or neither; None without any."""
-    if not days:
-        return None
-    paths = [day / name for day in days for name in entries_if_any(day)]
-    if any(map(_has_segments, paths)):
+    names, days = entries(folder), day_folders(folder)
+    if not names:
+        return Kind.EMPTY if folder.is_dir() else Kind.FILE if folder.exists() else Kind.MISSING
+    inside = [day / name for day in days for name in entries(day)]
+    # Without anything in its days, their content was moved away, or is not written yet.
+    if any(path.name.startswith(_WORKER) for path in inside) or (days and not inside):
         return Kind.JOURNAL
-    if any(path.suffix == ".parquet" for path in paths):
+    if any(_is_table(folder / name) for name in TABLE_NAMES if name in names):
+        return Kind.WAREHOUSE
+    if any(path.suffix == ".parquet" for path in inside):
         return Kind.TABLE
-    # Without anything, their content was moved away, or is not written yet.
-    return Kind.OTHER if paths else Kind.JOURNAL
-
-
-def _has_segments(folder: Path) -> bool:
-    """Return whether this is the folder of a worker, which has segments, or nothing yet."""
-    if not folder.name.startswith(_WORKER):
-        return False
-    names = list(entries_if_any(folder))
-    return not names or any(map(_is_segment, names))
+    return Kind.DAY if any(name.startswith(_WORKER) for name in names) else Kind.OTHER
 
 
 def _is_table(folder: Path) -> bool:
     # A folder without a day has no rows.
-    return folder.is_dir() and all(name.startswith(DAY) for name in entries_if_any(folder))
+    return folder.is_dir() and all(name.startswith(DAY) for name in entries(folder))
 
 
-def _is_segment(name: str) -> bool:
-    return name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX))
-
-
-def _segments(day: Path) -> Iterator[tuple[str, int]]:
-    """Yield the name of each segment, and its size in bytes."""
-    for worker in entries_if_any(day):
-        for name in filter(_is_segment, entries_if_any(day / worker)):
-            yield name, _size(day / worker / name)
+def _segments(day: Path) -> Iterator[Path]:
+    for worker in entries(day):
+        for name in entries(day / worker):
+            if name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX)):
+                yield day / worker / name
 
 
 def _size(segment: Path) -> int:
+    """Return the size in bytes of a segment that can be read."""
     try:
-        # Without O_NONBLOCK, opening a pipe would block.
-        descriptor = os.open(segment, os.O_RDONLY | os.O_NONBLOCK)
+        with opened(segment) as file:
+            return os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         # It was closed just now, and its lines are in a file of another name.
         return 1
     except OSError as error:
         raise unreadable(segment, error) from None
-    try:
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
 
 
-def entries(folder: Path) -> Iterator[str]:
-    """Yield the names of a folder's entries, without those of `_ASIDE`.
-
-    Raises:
-        OSError: It can't be read.
-    """
-    with os.scandir(folder) as found:
-        yield from (each.name for each in found if not each.name.startswith(_ASIDE))
-
-
-def entries_if_any(folder: Path) -> Iterator[str]:
-    """Yield the same as `entries`, or nothing if the folder does not exist.
+def entries(folder: Path) -> list[str]:
+    """Return the names of a folder's entries without those of `_ASIDE`; none if it is no folder.
 
     Raises:
         WrongPath: It can't be read.
     """
     try:
-        yield from entries(folder)
+        return [name for name in os.listdir(folder) if not name.startswith(_ASIDE)]
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return []
     except OSError as error:
         raise unreadable(folder, error) from None
 
 
 def unreadable(path: Path, error: OSError) -> WrongPath:
     """Return the error about a file or folder that can't be read."""
-    way_out = (
-        ": run this as the workers' user, or as a user of their group"
-        if isinstance(error, PermissionError)
-        else ""
-    )
+    is_denied = isinstance(error, PermissionError)
+    way_out = ": run this as the workers' user, or as a user of their group" if is_denied else ""
     return WrongPath(f"{str(path)!r} can't be read: {error.strerror}{way_out}")
 
 
@@ -267,7 +193,7 @@ def day_folders(folder: Path) -> list[Path]:
     Raises:
         WrongPath: It can't be read.
     """
-    return [folder / name for name in sorted(entries_if_any(folder)) if name.startswith(DAY)]
+    return [folder / name for name in sorted(entries(folder)) if name.startswith(DAY)]
 
 
 def range_text(days: Sequence[Path]) -> str:
@@ -276,11 +202,11 @@ def range_text(days: Sequence[Path]) -> str:
     return " to ".join(day.name.removeprefix(DAY) for day in ends)
 
 
-def _date_of(day: Path, journal: Path) -> datetime.date:
+def _date_of(day: Path) -> datetime.date:
     try:
         return date_of(day.name.removeprefix(DAY))
     except ValueError as error:
-        raise WrongPath(f"{str(journal)!r} {error}") from None
+        raise WrongPath(f"{str(day.parent)!r} {error}") from None
 
 
 def date_of(day: str) -> datetime.date:
@@ -290,11 +216,9 @@ def date_of(day: str) -> datetime.date:
         ValueError: It is not a valid day. The message continues a sentence that starts with the
             folder's path.
     """
-    try:
+    with contextlib.suppress(ValueError):
         if _DATE.fullmatch(day):
             return datetime.date.fromisoformat(day)
-    except ValueError:
-        pass
     raise ValueError(no_day_text(day))
 
 

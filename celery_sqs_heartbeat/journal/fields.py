@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,18 +29,9 @@ OF_MESSAGES = tuple(kind.value for kind in EventKind)
 EVENTS = (*OF_WORKERS, *OF_MESSAGES)
 RECEIVED = ("message-received",)
 PERMISSIONS = ("permission-denied", "permission-granted")
+_UNCALLED = (*RECEIVED, "task-started", "lease-expired", "lease-cap-near", *PERMISSIONS)
 #: Events that may result from a call to SQS. Each counts as one entry of that call.
-CALLED = (
-    "lease-extended",
-    "extension-failed",
-    "lease-lost",
-    "lease-capped",
-    "message-released",
-    "message-lapsing",
-    "message-deleted",
-    "delete-failed",
-    "delete-abandoned",
-)
+CALLED = tuple(ev for ev in OF_MESSAGES if ev not in _UNCALLED)
 
 _GROUPS = {
     "all": EVENTS,
@@ -132,8 +122,8 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 #: The start and the end of each complete line.
 _BEGIN, _END = b'{"v":', b"}\n"
 _MICROSECONDS = 1_000_000
-_INT64_MAX = 2**63 - 1
-_DIGEST_DIGITS = 16
+#: Microseconds of more seconds would need more than 64 bits.
+_MOST_SECONDS = 9e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +142,9 @@ class Origin:
 
     def stamp(self, ev: str, at: float, seq: int) -> dict[str, Any]:
         """Return the fields of every line, for an event at `at` seconds of the keeper's clock."""
-        return {
-            "v": VERSION,
-            "ts": round(at * _MICROSECONDS) + self.offset,
-            "mono": round((at - self.started_at) * _MICROSECONDS),
-            "seq": seq,
-            "ev": ev,
-            "wid": self.wid,
-        }
+        ts = round(at * _MICROSECONDS) + self.offset
+        mono = round((at - self.started_at) * _MICROSECONDS)
+        return {"v": VERSION, "ts": ts, "mono": mono, "seq": seq, "ev": ev, "wid": self.wid}
 
 
 def fields_of_start(identity: Identity, info: WorkerInfo) -> dict[str, Any]:
@@ -172,16 +157,15 @@ def delivery_id(receipt_handle: str) -> str | None:
     """Return an id of a delivery, which, unlike its receipt handle, permits no action."""
     if not receipt_handle:
         return None
-    digest = hashlib.sha256(receipt_handle.encode(errors="surrogatepass"))
-    return digest.hexdigest()[:_DIGEST_DIGITS]
+    return hashlib.sha256(receipt_handle.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def microseconds(seconds: float | None) -> int | None:
     """Return seconds as whole microseconds; None if an int64 can't hold them."""
-    if seconds is None or not math.isfinite(seconds * _MICROSECONDS):
+    # Nor is NaN less than anything.
+    if seconds is None or not abs(seconds) < _MOST_SECONDS:
         return None
-    number = round(seconds * _MICROSECONDS)
-    return number if abs(number) <= _INT64_MAX else None
+    return round(seconds * _MICROSECONDS)
 
 
 def _code(value: Action | Outcome | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The folder of a journal, and its segments, as workers write them.
+"""The folder of a journal, and its segments: their names, who made them, and their format.
 
 FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst
 
@@ -18,8 +18,7 @@ import itertools
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
@@ -32,8 +31,18 @@ OPEN_SUFFIX = ".jsonl.open"
 #: Suffix of a segment that is finished and compressed.
 CLOSED_SUFFIX = ".jsonl.zst"
 
-DAY_MICROSECONDS = 86_400_000_000
-_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+#: Returns monotonic seconds.
+_Clock = Callable[[], float]
+_OnFault = Callable[[OSError], None]
+
+#: Ways out for what could be a trap.
+_FILE = (
+    "a segment must be a regular file of the worker's user without hard links: chown or remove it"
+)
+_FOLDER = (
+    "chown it to the worker's user, do not let everyone write to it (chmod o-w), remove it if it "
+    "is a link, or use another folder (set sqs_heartbeat_journal; for a journal on S3, TMPDIR)"
+)
 
 #: Mode of new files. A umask can only make it stricter.
 _FILE_MODE = 0o640
@@ -48,7 +57,8 @@ FRAME_BYTES = 1 << 20
 
 def day_of(ts: int) -> str:
     """Return the UTC day of a time in microseconds, as YYYY-MM-DD."""
-    return datetime.date.fromordinal(_EPOCH_DAY + ts // DAY_MICROSECONDS).isoformat()
+    moment = datetime.datetime.fromtimestamp(ts // 1_000_000, datetime.timezone.utc)
+    return moment.date().isoformat()
 
 
 def segment_path(day: str, wid: str, number: int) -> Path:
@@ -61,6 +71,24 @@ def closed_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
 
 
+def segments(folder: Path, suffix: str, newest: int = 0) -> list[Path]:
+    """Return the segments with this suffix, in order: by day, worker and number.
+
+    Args:
+        newest: Search only so many days, the newest; 0 for all.
+    """
+    days = sorted(folder.glob("dt=*"))[-newest:]
+    return sorted(
+        (path for day in days for path in day.glob(f"worker=*/seg-*{suffix}")), key=order_of
+    )
+
+
+def order_of(segment: Path) -> tuple[object, ...]:
+    """Return the place of a segment among others: the shorter of two numbers is the smaller one."""
+    name = segment.name.split(".")[0]
+    return (segment.parts[-3:-1], len(name), name)
+
+
 class RefusedError(PermissionError):
     """A file or folder could be another user's trap. The message has the way out."""
 
@@ -69,95 +97,105 @@ class Root:
     """A journal's folder, as a worker uses it. Threads may share it.
 
     Args:
-        top: The first folder that is checked.
+        top: The first folder that is checked. It may be a link.
         below: The folders in it that lead to those of the days.
-        is_private: Whether all must belong to this user alone: mode 0700, and no link. Otherwise
-            they may be shared, as root's volume with a group for the workers, or one that everyone
-            may write to, as Kubernetes makes them.
 
     Attributes:
         folder: The folder of the days.
     """
 
-    def __init__(self, top: Path, below: tuple[str, ...] = (), *, is_private: bool) -> None:
+    def __init__(self, top: Path, below: tuple[str, ...] = ()) -> None:
         self.top = top
         self.folder = top.joinpath(*below)
-        self._below = below
-        self._is_private = is_private
-        self._has_refused = False
 
-    def located(self, file: Path, *, make: bool = False) -> Path:
-        """Return the path of a file below `folder`, after a check of every folder on the way.
+    def check(self, folder: Path, *, make: bool = False) -> None:
+        """Check each folder from the top to this one.
+
+        It may be shared, as root's volume with a group for the workers, or one that everyone may
+        write to, as Kubernetes makes them. In such a one, anyone could have made the next one.
 
         Args:
-            file: Its path relative to `folder`.
             make: Whether folders that are missing are made.
 
         Raises:
             RefusedError: Another user could have set a trap.
             OSError: A folder is missing, or can't be made.
         """
-        path, mode = self.top, 0o700 if self._is_private else 0o770
-        for part in ("", *self._below, *file.parts[:-1]):
+        path, parent_mode = self.top, 0
+        for part in ("", *folder.relative_to(self.top).parts):
             path /= part
             if make:
                 with contextlib.suppress(FileExistsError):
-                    path.mkdir(mode, parents=True)
-            status = path.lstat()
-            if part and stat.S_ISLNK(status.st_mode):
-                raise RefusedError(
-                    f"{str(path)!r} is a symbolic link: remove it if it is not yours"
-                )
-            # A setting may name a link. It and its target must both be safe.
-            if not (self._is_safe(status) and self._is_safe(status := path.stat())):
-                raise RefusedError(
-                    f"{path} belongs to user {status.st_uid} and has mode "
-                    f"{stat.filemode(status.st_mode)}: {self._way_out()}"
-                )
-        return self.folder / file
+                    path.mkdir(0o770, parents=True)
+            # Both a link and its target must be safe.
+            for status in (path.lstat(), path.stat()):
+                is_own = status.st_uid in (0, os.geteuid())
+                is_closed = not (status.st_mode | parent_mode) & stat.S_IWOTH
+                is_link = part and stat.S_ISLNK(status.st_mode)
+                if is_link or not (is_own or is_closed):
+                    raise _refused(path, status, _FOLDER)
+            parent_mode = status.st_mode
 
-    def segments(self, suffix: str, day: str = "*") -> list[Path]:
-        """Return the segments with this suffix, relative to `folder`.
-
-        Only their names are known. Find each by `located`, and open it by `open_own`.
+    def segments(self, suffix: str, newest: int = 0) -> list[Path]:
+        """Return the same as the function `segments`. They may be traps: see `own`.
 
         Raises:
             RefusedError: Another user could have set a trap.
             OSError: The folder can't be entered.
         """
         with contextlib.suppress(FileNotFoundError):
-            found = self.located(Path()).glob(f"dt={day}/worker=*/seg-*{suffix}")
-            return [path.relative_to(self.folder) for path in found]
+            self.check(self.folder)
+            return segments(self.folder, suffix, newest)
         return []
 
-    def note(self, error: OSError) -> None:
-        """Log the first refusal only, because a trap may be set a million times."""
-        if isinstance(error, RefusedError) and not self._has_refused:
-            self._has_refused = True
-            logger.warning(
-                "sqs-heartbeat: the journal does not touch a file or folder: %s. Further ones "
-                "below %s are not logged",
-                error,
-                self.folder,
-            )
+    def own(self, found: Iterable[Path]) -> Iterator[tuple[Path, FileIO]]:
+        """Open those of these segments that are files of this user.
 
-    def _is_safe(self, status: os.stat_result) -> bool:
-        me, is_folder = os.geteuid(), stat.S_ISDIR(status.st_mode)
-        if self._is_private:
-            return is_folder and status.st_uid == me and not status.st_mode & 0o077
-        return status.st_uid in (0, me) or (is_folder and not status.st_mode & stat.S_IWOTH)
+        The first of the others is logged, because there may be a million.
+        """
+        has_refused = False
+        for path in found:
+            try:
+                self.check(path.parent)
+                file = _open_own(path)
+            except OSError as error:
+                # Other errors: another process has closed or uploaded it just now.
+                if isinstance(error, RefusedError) and not has_refused:
+                    has_refused = True
+                    logger.warning(
+                        "sqs-heartbeat: the journal does not touch a file or folder: %s. There may "
+                        "be more in %s",
+                        *(error, self.folder),
+                    )
+            else:
+                with file:
+                    yield path, file
 
-    def _way_out(self) -> str:
-        if self._is_private:
-            return (
-                "remove it, or set TMPDIR to a folder that no other user may write to (the spool "
-                "of a journal must be a folder of the worker's user, with mode 0700)"
-            )
-        return (
-            "set sqs_heartbeat_journal to the folder itself, not to another user's link, and chown "
-            f"it to the worker's user, who is {os.geteuid()}, or do not let everyone write to it "
-            "(chmod o-w)"
-        )
+
+def _refused(path: Path, status: os.stat_result, way_out: str) -> RefusedError:
+    mode = stat.filemode(status.st_mode)
+    return RefusedError(
+        f"{path} belongs to user {status.st_uid} and has mode {mode}: {way_out}; the worker's user "
+        f"is {os.geteuid()}"
+    )
+
+
+def _open_own(path: Path) -> FileIO:
+    status = path.lstat()
+    is_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    if not is_file or status.st_uid != os.geteuid():
+        raise _refused(path, status, _FILE)
+    return FileIO(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), "rb+")
+
+
+def opened(path: Path) -> FileIO:
+    """Open a file of anyone, for reading.
+
+    Raises:
+        OSError: It can't be opened.
+    """
+    # Without O_NONBLOCK, opening a pipe would block.
+    return FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def create(path: Path) -> FileIO:
@@ -169,139 +207,105 @@ def create(path: Path) -> FileIO:
     return FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE), "rb+")
 
 
-def open_own(path: Path) -> FileIO:
-    """Open a file of this user, for reading and writing.
+def lock(file: FileIO) -> None:
+    """Lock a file until it is closed.
 
     Raises:
-        RefusedError: It is anything else.
-        OSError: It can't be opened.
+        OSError: It is locked already, or its file system has no locks.
     """
-    status = path.lstat()
-    is_file = stat.S_ISREG(status.st_mode)
-    if not is_file or status.st_uid != os.geteuid() or status.st_nlink > 1:
-        raise RefusedError(
-            f"{str(path)!r} is not a regular file of user {os.geteuid()} without other hard links: "
-            "chown it, remove it, or leave it to a worker of its owner"
-        )
-    return FileIO(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), "rb+")
-
-
-@dataclass(slots=True, repr=False)
-class _Segment:
-    """The open segment. Its file is locked until it is closed."""
-
-    path: Path
-    day: str
-    file: FileIO
-    opened_at: float
-    size: int = 0
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class SegmentWriter:
     """The segments of one worker, one of which is open. For one thread.
 
     Args:
-        clock: Monotonic seconds.
         on_fault: Called with each error of a write, or of closing a segment.
         first: The number of the first segment.
+
+    Attributes:
+        written: The number of lines written.
     """
 
     def __init__(
-        self,
-        root: Root,
-        wid: str,
-        clock: Callable[[], float],
-        on_fault: Callable[[OSError], None],
-        first: int = 1,
+        self, root: Root, wid: str, clock: _Clock, on_fault: _OnFault, first: int = 1
     ) -> None:
         self._root = root
         self._wid = wid
         self._clock = clock
         self._on_fault = on_fault
         self._numbers = itertools.count(first)
-        self._segment: _Segment | None = None
+        #: The open segment, which is locked until it is closed.
+        self._file: FileIO | None = None
+        self._path, self._day, self._opened_at = Path(), "", 0.0
+        self.written = 0
 
-    def write(self, lines: Iterable[tuple[int, bytes]]) -> int:
-        """Write lines, each with its time in microseconds. Return how many were written."""
-        written = 0
+    def write(self, lines: Iterable[tuple[int, bytes]]) -> None:
+        """Write lines, each with its time in microseconds."""
         for day, group in itertools.groupby(lines, key=lambda line: day_of(line[0])):
             batch = [line for _, line in group]
             try:
                 self._append(day, b"".join(batch))
-                written += len(batch)
+                self.written += len(batch)
             except OSError as error:
                 self._on_fault(error)
-        return written
 
     def close_if_old(self) -> None:
         """Close the segment if it is old enough."""
-        if self._segment and self._clock() >= self._segment.opened_at + SEGMENT_SECONDS:
+        if self._clock() >= self._opened_at + SEGMENT_SECONDS:
             self.close()
 
     def close(self) -> None:
         """Close the segment. The next line starts another."""
-        segment, self._segment = self._segment, None
-        if segment is None:
+        if self._file is None:
             return
-        with segment.file:
+        with self._file as file:
+            self._file = None
             try:
+                self._root.check(self._path.parent, make=True)
                 # From the open file, because a cleanup of old files may have removed its name.
-                pack(segment.file, self._root.located(segment.path, make=True))
+                pack(file, self._path)
             except OSError as error:
                 # The plain file stays, and a worker recovers it.
                 self._on_fault(error)
 
     def _append(self, day: str, data: bytes) -> None:
-        if segment := self._segment:
+        if self._file is not None:
             # A late line stays with the lines that it came with.
-            day = max(day, segment.day)
-            if day > segment.day or segment.size + len(data) > SEGMENT_BYTES:
+            day = max(day, self._day)
+            if day > self._day or self._file.tell() + len(data) > SEGMENT_BYTES:
                 self.close()
-        segment = self._segment = self._segment or self._begin(day)
+        file = self._file or self._begin(day)
+        size = file.tell()
         try:
-            write_all(segment.file, data)
+            write_all(file, data)
         except OSError:
             # A partial line would run into the next one, and the file may take no more.
             with contextlib.suppress(OSError):
-                segment.file.truncate(segment.size)
+                file.truncate(size)
             self.close()
             raise
-        segment.size += len(data)
 
-    def _begin(self, day: str) -> _Segment:
-        path = segment_path(day, self._wid, next(self._numbers))
-        file = create(self._root.located(path, make=True))
+    def _begin(self, day: str) -> FileIO:
+        path = self._root.folder / segment_path(day, self._wid, next(self._numbers))
+        self._root.check(path.parent, make=True)
+        file = create(path)
         # A worker that takes it for a leftover may lock it just before. That one closes it without
         # a line, and all of its lines are in the file that replaces it when it is closed here.
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):
             lock(file)
-        return _Segment(path, day, file, self._clock())
+        self._file, self._path, self._day, self._opened_at = file, path, day, self._clock()
+        return file
 
 
-def lock(file: FileIO) -> bool:
-    """Lock a file until it is closed. Return False if its file system has no locks.
-
-    Raises:
-        BlockingIOError: Another process has locked it, or this process has, by another open file.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
-def pack(source: FileIO, path: Path) -> int:
+def pack(source: FileIO, path: Path) -> None:
     """Replace an open segment by a compressed file, which exists completely or not at all.
+
+    Torn lines are left out. If no line is left, there is no file.
 
     Args:
         source: The segment's open file.
         path: Its path.
-
-    Returns:
-        How many torn lines were left out. If no line is left, there is no file.
 
     Raises:
         OSError: The file can't be written. The open segment stays.
@@ -309,7 +313,7 @@ def pack(source: FileIO, path: Path) -> int:
     import zstandard
 
     compress = zstandard.ZstdCompressor(write_checksum=True).compress
-    closed, torn = closed_path(path), 0
+    closed = closed_path(path)
     draft = closed.with_name(f".{closed.name}")
     # A killed process may have left it. Existing files are never written to.
     draft.unlink(missing_ok=True)
@@ -317,10 +321,8 @@ def pack(source: FileIO, path: Path) -> int:
         with open(source.fileno(), "rb", closefd=False) as reader, create(draft) as file:
             reader.seek(0)
             while lines := reader.readlines(FRAME_BYTES):
-                whole = [line for line in lines if is_whole(line)]
-                torn += len(lines) - len(whole)
-                if whole:
-                    write_all(file, compress(b"".join(whole)))
+                if whole := b"".join(line for line in lines if is_whole(line)):
+                    write_all(file, compress(whole))
             os.fsync(file.fileno())
             has_lines = file.tell() > 0
         if has_lines:
@@ -329,7 +331,28 @@ def pack(source: FileIO, path: Path) -> int:
     finally:
         # After success it does not exist any more.
         draft.unlink(missing_ok=True)
-    return torn
+
+
+def unpack(data: bytes) -> Generator[bytes, None, bool]:
+    """Yield the complete lines of a closed segment's bytes.
+
+    Returns:
+        Whether the segment is complete. Everything after damage is left out, and so is a line
+        without an end.
+    """
+    import zstandard
+
+    rest, has_end = b"", False
+    try:
+        # A frame of a worker has at most a megabyte.
+        while data:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            *lines, rest = (rest + frame.decompress(data)).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+            data, has_end = frame.unused_data, frame.eof
+    except zstandard.ZstdError:
+        return False
+    return has_end and not rest
 
 
 def write_all(file: FileIO, data: bytes) -> None:
@@ -343,30 +366,24 @@ def write_all(file: FileIO, data: bytes) -> None:
         view = view[file.write(view) or 0 :]
 
 
-def recover(root: Root, days: Iterable[str] = ("*",)) -> tuple[int, int]:
-    """Close every open segment of this user that is not locked, because its writer is dead.
+def recover(root: Root, newest: int = 0) -> int:
+    """Close the open segments of this user whose writers are dead. Return their number.
 
     A segment that can't be closed stays open. On a file system without locks all stay open,
     because nothing shows which writers are alive.
 
     Args:
-        days: Search only these, because it takes long to list many days.
-
-    Returns:
-        How many were closed, and how many unfinished lines were left out.
+        newest: Search only so many days, the newest; 0 for all.
 
     Raises:
         OSError: The root can't be trusted or entered.
     """
-    segments = torn = 0
-    for path in [path for day in days for path in root.segments(OPEN_SUFFIX, day)]:
-        try:
-            place = root.located(path)
-            with open_own(place) as file:
-                # Another process may have closed and removed it just now.
-                if lock(file) and os.fstat(file.fileno()).st_nlink:
-                    torn += pack(file, place)
-                    segments += 1
-        except OSError as error:
-            root.note(error)
-    return segments, torn
+    count = 0
+    for path, file in root.own(root.segments(OPEN_SUFFIX, newest)):
+        with contextlib.suppress(OSError):
+            lock(file)
+            # Another process may have closed and removed it just now.
+            if os.fstat(file.fileno()).st_nlink:
+                pack(file, path)
+                count += 1
+    return count

@@ -13,29 +13,9 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
-from celery_sqs_heartbeat.journal.fields import (
-    KEEPER_LATE,
-    WORKER_STARTED,
-    WORKER_STOPPED,
-    Origin,
-    fields_of,
-    fields_of_start,
-    line_of,
-    microseconds,
-)
-from celery_sqs_heartbeat.journal.folder import (
-    DAY_MICROSECONDS,
-    Root,
-    SegmentWriter,
-    day_of,
-    recover,
-)
-from celery_sqs_heartbeat.journal.shipping import (
-    OutageLog,
-    Shipper,
-    new_shipping_client,
-    own_spool,
-)
+from celery_sqs_heartbeat.journal import fields as contract
+from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter, recover
+from celery_sqs_heartbeat.journal.shipping import OutageLog, Shipper, new_shipping_client
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.settings.address import Destination, parse_target
 
@@ -50,12 +30,7 @@ WRITE_SECONDS = 0.5
 RECOVER_SECONDS = 600.0
 
 #: Makes the fields of a line with this number, on the journal's thread.
-_Make = Callable[[int, Origin], dict[str, Any]]
-
-
-def wall_clock() -> int:
-    """Return microseconds since 1970, in UTC."""
-    return time.time_ns() // 1000
+_Make = Callable[[int, contract.Origin], dict[str, Any]]
 
 
 class Journal:
@@ -72,7 +47,7 @@ class Journal:
         note: Is called with the number of each line.
         new_client: Returns a boto3 client for S3. A thread of the journal calls it.
         clock: The keeper's clock, in seconds.
-        wall: Microseconds since 1970.
+        wall: Seconds since 1970.
 
     Raises:
         ValueError: The target is neither.
@@ -88,59 +63,52 @@ class Journal:
         note: Callable[[int], None] = lambda number: None,
         new_client: Callable[[], Any] = new_shipping_client,
         clock: Callable[[], float] = clocks.now,
-        wall: Callable[[], int] = wall_clock,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         place = parse_target(target)
         self._outage = OutageLog("the journal")
         self._shipper: Shipper | None = None
         if isinstance(place, Destination):
-            self._root = own_spool(place)
-            self._shipper = Shipper(self._root, place, new_client)
+            self._shipper = Shipper(place, new_client)
+            self._root = self._shipper.root
         else:
-            self._root = Root(place, is_private=False)
-        self._identity = identity or Identity.here(wall())
+            self._root = Root(place)
+        self._identity = identity or Identity.here(round(wall() * 1_000_000))
         self._began_at = clock() if began_at is None else began_at
+        wid = self._identity.wid
         # Every segment has at least one line, so these numbers are free.
-        self._writer = SegmentWriter(
-            self._root, self._identity.wid, clock, self._outage.note, first=last + 1
-        )
-        self._last = last
-        self._is_first = last == 0
+        self._writer = SegmentWriter(self._root, wid, clock, self._outage.note, first=last + 1)
+        self._before = self._last = last
         self._note_number = note
         self._clock = clock
         self._wall = wall
         self._lock = threading.Lock()
         self._waiting: list[tuple[int, _Make]] = []
-        self._overflow = 0
-        self._lost = self._written = self._torn = 0
-        self._is_ending = threading.Event()
+        self._lost = 0
         self._recover_at = -math.inf
-        self._is_faulty = False
-        self._until = 0.0
-        self._thread: threading.Thread | None = None
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(
+            target=self._live, name="sqs-heartbeat-journal", daemon=True
+        )
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
-        if not self._is_ending.is_set():
-            self._put(partial(fields_of, event))
+        self._put(partial(contract.fields_of, event))
 
     def note_late(self, seconds: float) -> None:
         """Record that the keeper was delayed by this time."""
-        if not self._is_ending.is_set():
-            self._put_worker_line(KEEPER_LATE, {"late_us": microseconds(seconds) or 0})
+        self._put_worker_line(contract.KEEPER_LATE, late_us=contract.microseconds(seconds) or 0)
 
     def start(self, info: WorkerInfo) -> None:
         """Start its threads, and write the worker's first line unless another process has.
 
-        Call it before there are events.
+        Call it before there are events. Later calls do nothing.
         """
-        if self._thread is not None:
+        if self._thread.ident is not None:
             return
-        self._thread = threading.Thread(
-            target=self._live, name="sqs-heartbeat-journal", daemon=True
-        )
-        if self._is_first:
-            self._put_worker_line(WORKER_STARTED, fields_of_start(self._identity, info))
+        if not self._before:
+            facts = contract.fields_of_start(self._identity, info)
+            self._put_worker_line(contract.WORKER_STARTED, **facts)
         try:
             if self._shipper is not None:
                 self._shipper.start()
@@ -157,15 +125,17 @@ class Journal:
         Args:
             has_stopped: Whether the worker has stopped normally, and was not killed.
         """
-        if self._thread is None or self._is_ending.is_set():
+        if not self._thread.is_alive():
             return
         if has_stopped:
-            self._put_worker_line(WORKER_STOPPED, {})
-        self._until = time.monotonic() + timeout
+            self._put_worker_line(contract.WORKER_STOPPED)
+        until = time.monotonic() + timeout
         self._is_ending.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
+        elif self._shipper is not None:
+            self._shipper.finish(until)
 
     def step(self) -> None:
         """Write waiting lines, and do the maintenance that is due, as its thread does."""
@@ -174,24 +144,16 @@ class Journal:
             self._writer.close_if_old()
             if self._clock() >= self._recover_at:
                 self._recover()
-            self._is_faulty = False
-        except Exception:
-            if not self._is_faulty:
-                logger.exception(
-                    "sqs-heartbeat: the journal failed with a bug of its own; it continues"
-                )
-            self._is_faulty = True
+        except Exception as error:
+            self._outage.note(error, is_bug=not isinstance(error, OSError))
 
     @property
     def stats(self) -> JournalStats:
         """The numbers of its lines so far."""
-        shipper = self._shipper
         return JournalStats(
-            written=self._written,
+            written=self._writer.written,
             dropped=self._dropped,
-            torn=self._torn,
-            shipped=shipper.shipped if shipper else 0,
-            spooled_bytes=shipper.waiting_bytes if shipper else 0,
+            spooled_bytes=self._shipper.waiting_bytes if self._shipper else 0,
         )
 
     @property
@@ -199,25 +161,24 @@ class Journal:
         """Number of lines lost so far."""
         return self._lost + (self._shipper.lost if self._shipper else 0)
 
-    def _put_worker_line(self, ev: str, fields: dict[str, Any]) -> None:
+    def _put_worker_line(self, ev: str, **fields: Any) -> None:
         at = self._clock()
 
-        def make(number: int, origin: Origin) -> dict[str, Any]:
+        def make(number: int, origin: contract.Origin) -> dict[str, Any]:
             lost = {"dropped": self._dropped} if self._dropped else {}
             return origin.stamp(ev, at, number) | lost | fields
 
         self._put(make)
 
     def _put(self, make: _Make) -> None:
+        if self._is_ending.is_set():
+            return
         with self._lock:
             self._last += 1
             self._note_number(self._last)
+            # The number of a line that finds no place is missing from the journal.
             if len(self._waiting) < QUEUE_LIMIT:
                 self._waiting.append((self._last, make))
-            else:
-                # Its number is missing from the journal.
-                self._overflow += 1
-                self._lost += 1
 
     def _live(self) -> None:
         is_over = False
@@ -225,54 +186,35 @@ class Journal:
             is_over = self._is_ending.wait(WRITE_SECONDS)
             self.step()
         self._writer.close()
-        if self._shipper is not None:
-            self._shipper.finish(self._until)
 
     def _write(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, []
-            overflow, self._overflow = self._overflow, 0
-        written = 0
-        try:
-            written = self._writer.write(self._lines(waiting))
-        finally:
-            self._written += written
-            with self._lock:
-                self._lost += len(waiting) - written
-        if overflow:
+            numbered = self._last - self._before
+        if numbered - len(waiting) > self._writer.written + self._lost:
             self._outage.note("more events than it can write")
-        elif waiting and written == len(waiting):
+        self._writer.write(self._lines(waiting))
+        lost, self._lost = self._lost, numbered - self._writer.written
+        if waiting and lost == self._lost:
             self._outage.clear(self._dropped)
 
     def _lines(self, waiting: list[tuple[int, _Make]]) -> Iterator[tuple[int, bytes]]:
         """Yield each line with its time, except lines that can't be made."""
         # Each time, because the wall clock may be set, or the machine suspended.
-        offset = self._wall() - round(self._clock() * 1_000_000)
-        origin = Origin(wid=self._identity.wid, started_at=self._began_at, offset=offset)
+        offset = round((self._wall() - self._clock()) * 1_000_000)
+        origin = contract.Origin(wid=self._identity.wid, started_at=self._began_at, offset=offset)
         for number, make in waiting:
             try:
                 fields = make(number, origin)
-                line = line_of(fields)
+                line = contract.line_of(fields)
             except Exception as error:
                 self._outage.note(error)
             else:
                 yield fields["ts"], line
 
     def _recover(self) -> None:
-        is_first = self._recover_at == -math.inf
+        newest = 0 if self._recover_at == -math.inf else 2
         self._recover_at = self._clock() + RECOVER_SECONDS
-        now = self._wall()
-        days = ("*",) if is_first else (day_of(now - DAY_MICROSECONDS), day_of(now))
-        try:
-            segments, torn = recover(self._root, days)
-        except OSError as error:
-            self._outage.note(error)
-            return
-        self._torn += torn
-        if segments:
-            logger.info(
-                "sqs-heartbeat: closed %s of dead workers in the journal; "
-                "unfinished lines left out: %d",
-                counted(segments, "segment"),
-                torn,
-            )
+        if count := recover(self._root, newest):
+            closed = counted(count, "segment")
+            logger.info("sqs-heartbeat: closed %s of dead workers in the journal", closed)

@@ -5,7 +5,7 @@ the damage, but no error (`ignoreCorruptFiles`). So each segment is unpacked onc
 It is torn if there is no text, or if the text does not end with a line break.
 
 If a file ends within a zstd frame other than the first, Spark takes that for the end of the
-segment. On this machine, such segments are found by walking the frames of closed segments. If one
+segment. On this machine, such segments are found by unpacking each closed segment. If one
 was cut exactly between two frames, or on a cluster in any frame except the first, only the gap in
 `seq` shows that. `workers` counts such gaps.
 """
@@ -147,7 +147,7 @@ def within_reach(
     from celery_sqs_heartbeat.journal.reading import fetched
 
     progress("copying the journal from S3")
-    with fetched(journal, span.first, span.last, _AROUND) as folder:
+    with fetched(journal, span.grown(_AROUND)) as folder:
         yield str(folder)
 
 

@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.journal.checking import (
     check_segments,
     date_of,
     day_folders,
-    entries_if_any,
+    entries,
     kind_of,
     local_folder,
     range_text,
@@ -84,14 +84,14 @@ def check_source(source: str, span: Span, tables: Collection[Table]) -> bool | N
     if folder is None:
         return None
     kind = kind_of(folder)
-    if kind.has_journal:
+    if kind is Kind.JOURNAL:
         check_segments(folder, span)
-    elif kind.has_tables:
+    elif kind is Kind.WAREHOUSE:
         _check_tables(folder, tables, span)
     else:
         way_out = _NEITHER.get(kind, _OF_PIPELINE)
         raise wrong_kind(source, kind, "a journal or a warehouse", way_out)
-    return kind.has_journal
+    return kind is Kind.JOURNAL
 
 
 def check_target(warehouse: str, span: Span) -> None:
@@ -108,7 +108,7 @@ def check_target(warehouse: str, span: Span) -> None:
     if folder is None:
         return
     kind = kind_of(folder)
-    if kind not in (Kind.MISSING, Kind.EMPTY) and not kind.has_tables:
+    if kind not in (Kind.MISSING, Kind.EMPTY, Kind.WAREHOUSE):
         raise wrong_kind(warehouse, kind, "a warehouse", _OWN_FOLDER)
     there = [table for table in TABLES.values() if (folder / table.name).is_dir()]
     for each in (folder, *(folder / table.name for table in there)):
@@ -162,7 +162,7 @@ def _check_tables(warehouse: Path, tables: Collection[Table], span: Span) -> Non
 def _check_files(folder: Path, table: Table, span: Span) -> None:
     """Refuse a table with a damaged file of these days, or one of another version."""
     within = [day for day in day_folders(folder) if _is_in(day, span)]
-    for file in [day / name for day in within for name in entries_if_any(day)]:
+    for file in [day / name for day in within for name in entries(day)]:
         try:
             metadata = _metadata_of(file)
         except FileNotFoundError:

@@ -50,4 +50,4 @@ def test_a_trap_in_place_of_its_spool_disables_only_the_journal(
         assert client.list_objects_v2(Bucket=s3.BUCKET)["KeyCount"] == 0
     assert {path: path.read_bytes() for path in worker.iterdir()} == before
     assert process.logs().count("the journal does not work") == 1
-    assert "set TMPDIR to a folder" in process.logs()
+    assert "for a journal on S3, TMPDIR" in process.logs()

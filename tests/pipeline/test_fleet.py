@@ -15,8 +15,8 @@ import zstandard
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.common.days import Span
-from celery_sqs_heartbeat.journal.folder import segment_path
-from celery_sqs_heartbeat.journal.reading import closed_path, closed_segments, read_journal, unpack
+from celery_sqs_heartbeat.journal.folder import closed_path, segment_path, unpack
+from celery_sqs_heartbeat.journal.reading import closed_segments, read_journal
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.jobs import build
 from celery_sqs_heartbeat.pipeline.lines import journal_days
@@ -77,7 +77,7 @@ def mangle(journal: Path, seed: int, into: Path) -> Path:
     chance = random.Random(seed)
     lines = collections.defaultdict(list)
     for segment in closed_segments(journal):
-        lines[segment.parent.relative_to(journal)] += list(unpack(segment))
+        lines[segment.parent.relative_to(journal)] += list(unpack(segment.read_bytes()))
     for folder, told in lines.items():
         day, wid = (part.partition("=")[2] for part in folder.parts)
         told += chance.sample(told, len(told) // 10)

@@ -24,4 +24,4 @@ def test_spark_takes_each_table_s_schema(spark: SparkSession, table: Table) -> N
 
 
 def test_the_journal_knows_a_warehouse_by_its_tables() -> None:
-    assert frozenset(TABLES) == TABLE_NAMES
+    assert set(TABLE_NAMES) <= set(TABLES)

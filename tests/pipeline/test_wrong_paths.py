@@ -150,7 +150,6 @@ NO_PLACE = "neither a journal nor a warehouse"
 APART = "a separate folder"
 locked_table = locked(build_warehouse, "workers", DT)
 of_other_tool = with_file(f"{DT}/part-0.json", "{}")
-worker_of_other_tool = with_file(f"{DT}/worker=3/part-0.json", "{}")
 word_of_other_tool = with_file("dt=yesterday/part-0.json", "{}")
 day_of_word = with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}")
 empty_segment = with_file(SEGMENT)
@@ -186,8 +185,6 @@ CASES: list[tuple[str, Callable[[Path], None], str, tuple[str, ...], str]] = [
     ("a warehouse of another version", of_another_version, "", WRITES, "another version"),
     ("a day of another tool", of_other_tool, "", LOOKS, NO_PLACE),
     ("a day of another tool", of_other_tool, "", WRITES, APART),
-    ("a worker of another tool", worker_of_other_tool, "", LOOKS, NO_PLACE),
-    ("a worker of another tool", worker_of_other_tool, "", WRITES, APART),
     ("a day that is a word, of another tool", word_of_other_tool, "", LOOKS, NO_PLACE),
     ("a day that is a word", day_of_word, "", LOOKS, "dt=yesterday, which is not a valid day"),
     ("nothing but an empty closed segment", empty_segment, "", LOOKS, "nothing that can be read"),

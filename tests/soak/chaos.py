@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from celery_sqs_heartbeat.journal.reading import closed_segments, unpack
+from celery_sqs_heartbeat.journal.folder import unpack
+from celery_sqs_heartbeat.journal.reading import closed_segments
 from tests.soak.fleet import Fleet
 from tests.soak.link import FaultInjector
 from tests.soak.member import Member, lives
@@ -309,7 +310,11 @@ class Intruder:
         """Return a fault for each trap that worked."""
         kept = [path.read_bytes() for path in self._secrets.rglob("*") if path.is_file()]
         own = [path for path in closed_segments(self.journal) if not path.parent.is_symlink()]
-        faults = [f"a secret was given away in {path}" for path in own if SECRET in unpack(path)]
+        faults = [
+            f"a secret was given away in {path}"
+            for path in own
+            if SECRET in unpack(path.read_bytes())
+        ]
         if len(kept) != self._traps or set(kept) - {SECRET}:
             faults.append(f"{self._secrets} was changed")
         if not any("intruder" not in path.parent.name for path in own):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import subprocess
 import sys
@@ -206,6 +207,16 @@ def test_the_bucket_of_a_journal_is_listed_and_not_written_to(
 def test_a_bucket_that_can_not_be_reached_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     journal = probed_on_s3(monkeypatch, free_port())
     assert journal[:2] == (Place.NO_BUCKET, "EndpointConnectionError")
+
+
+def test_a_spool_that_another_user_could_have_made_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"celery-sqs-heartbeat-journal-{os.geteuid()}").symlink_to(tmp_path)
+    journal = read_machine(Settings(journal="s3://journals/prod"), []).journal
+    assert journal.place is Place.UNUSABLE
+    assert "or use another folder" in journal.why
 
 
 def probed_on_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> Probed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -66,8 +67,8 @@ class Clocks:
     def clock(self) -> float:
         return self.now
 
-    def wall(self) -> int:
-        return round(self.now * 1_000_000) + self.offset
+    def wall(self) -> float:
+        return self.now + self.offset / 1_000_000
 
 
 def journal_at(target: Path | str, clocks: Clocks | None = None, **options: Any) -> Journal:
@@ -95,9 +96,11 @@ class Bucket:
         self.gate = threading.Event()
         self.gate.set()
         self.calls = 0
+        self.before_put: Callable[[], object] = lambda: None
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
         self.calls += 1
+        self.before_put()
         self.gate.wait()
         if self.faults:
             raise self.faults.pop(0)
@@ -117,7 +120,7 @@ class Disk:
 
     room: float = float("inf")
 
-    def __call__(self, descriptor: int, mode: str) -> FileIO:
+    def __call__(self, descriptor: int, mode: str = "rb") -> FileIO:
         disk = self
 
         class File(FileIO):
@@ -138,7 +141,7 @@ def fail(error: OSError) -> None:
 
 def own(folder: Path) -> Root:
     """Return the root of a journal for a worker that writes to this folder."""
-    return Root(folder, is_private=False)
+    return Root(folder)
 
 
 def files_in(folder: Path) -> list[str]:

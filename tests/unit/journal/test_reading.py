@@ -33,7 +33,7 @@ def flipped(data: bytes) -> bytes:
 
 WHOLE, MANY = frame(ALL), frame(os.urandom(300_000))
 WRONG_LINES = b"this is not json\n[1,2,3]\n" + LINES[1][:9] + b"\n\n"
-#: By kind of closed segment: its bytes, whether its frames are whole, the number of lines read, and
+#: By kind of closed segment: its bytes, whether it is whole, the number of lines read, and
 #: the numbers of torn segments and of corrupt lines.
 CLOSED: dict[str, tuple[bytes, bool, int, int, int]] = {
     "whole": (WHOLE, True, len(LINES), 0, 0),
@@ -42,14 +42,14 @@ CLOSED: dict[str, tuple[bytes, bool, int, int, int]] = {
     "of one byte again and again": (frame(b"\n" * 300_000), True, 0, 0, 0),
     "with wrong lines": (frame(LINES[0] + WRONG_LINES + LINES[2]), True, 2, 0, 3),
     "empty": (b"", False, 0, 1, 0),
-    "an empty frame": (frame(b""), False, 0, 1, 0),
+    "an empty frame": (frame(b""), True, 0, 0, 0),
     "cut": (WHOLE[:-20], False, 0, 1, 0),
     "cut by a byte": (WHOLE[:-1], False, len(LINES), 1, 0),
     "cut in its second frame": (WHOLE + frame(ALL)[:99], False, len(LINES), 1, 0),
     "cut in its second frame's header": (WHOLE + WHOLE[:3], False, len(LINES), 1, 0),
     "cut in a later block": (MANY[:200_000], False, 0, 1, -1),
-    "of a cut line": (frame(ALL + LINES[0][:-1]), True, len(LINES), 1, 0),
-    "flipped": (flipped(WHOLE), True, 0, 1, 0),
+    "of a cut line": (frame(ALL + LINES[0][:-1]), False, len(LINES), 1, 0),
+    "flipped": (flipped(WHOLE), False, 0, 1, 0),
     "no zstd": (b"what is that", False, 0, 1, 0),
     "followed by what is no zstd": (WHOLE + b"what is that", False, len(LINES), 1, 0),
 }
@@ -68,9 +68,9 @@ def test_a_closed_segment_is_read_as_far_as_possible(tmp_path: Path, what: str) 
     path, unread = put(tmp_path, data), Unread()
     assert is_complete(path) is has_all_frames
     assert len(list(read_segments(tmp_path, unread))) == lines
-    assert unread.segments == segments
-    assert unread.lines == others or others < 0
-    assert unread.first == (path if unread else None)
+    assert unread.counts["segment"] == segments
+    assert unread.counts["line"] == others or others < 0
+    assert unread.first == (path if segments or others else None)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,10 @@ EVENT = '{"v":1,"ts":1773500968500000,"seq":1,"ev":"task-started","wid":"w"'
     [
         EVENT.replace(',"wid":"w"', "}"),
         EVENT.replace("1773500968500000", '"x"') + "}",
-        EVENT.replace("1773500968500000", "true") + "}",
         EVENT.replace("1773500968500000", "999999999999999999") + "}",
+        EVENT.replace("1773500968500000", "true") + "}",
         EVENT.replace('"seq":1', '"seq":1.5') + "}",
         EVENT + ',"lat_us":"long"}',
-        EVENT + ',"rc":4294967296}',
-        EVENT + ',"settings":["a"]}',
-        EVENT + ',"settings":{"a":1}}',
     ],
 )
 def test_a_line_that_is_not_an_event_is_counted_and_not_printed(tmp_path: Path, line: str) -> None:
@@ -211,7 +208,7 @@ def test_unreadable_data_is_reported_when_nothing_is_found(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [(b"no zstd", "1 segment"), (frame(b"what\n" * 3), "3 lines"), (frame(b""), "1 segment")],
+    [(b"no zstd", "1 segment"), (frame(b"what\n" * 3), "3 lines")],
 )
 def test_a_journal_of_which_nothing_can_be_read_exits_with_2(
     tmp_path: Path, data: bytes, said: str
