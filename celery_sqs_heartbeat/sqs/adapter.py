@@ -40,87 +40,28 @@ DEFAULT_VISIBILITY_TIMEOUT = 30
 #: The error codes of the SQS API reference ("Common errors" and the errors of
 #: ChangeMessageVisibility, DeleteMessage and their batch forms), by their last
 #: dotted segment: JSON and query protocol, and other servers, prefix them differently.
-_BY_CODE = {
-    **dict.fromkeys(
-        (
-            "ReceiptHandleIsInvalid",
-            "MessageNotInflight",
-        ),
-        Outcome.LOST,
-    ),
+_CODES = {
+    Outcome.LOST: "ReceiptHandleIsInvalid MessageNotInflight",
     # SQS returns these for a queue that is gone, and for one that a policy hides from us.
-    **dict.fromkeys(("QueueDoesNotExist", "NonExistentQueue"), Outcome.NO_QUEUE),
-    **dict.fromkeys(
-        (
-            "RequestThrottled",
-            "Throttling",
-            "ThrottlingException",
-            "ThrottledException",
-            "TooManyRequestsException",
-            "RequestLimitExceeded",
-            "OverLimit",
-            "KmsThrottled",
-            "SlowDown",
-            "PriorRequestNotComplete",
-        ),
-        Outcome.THROTTLED,
-    ),
-    **dict.fromkeys(
-        (
-            "AccessDenied",
-            "AccessDeniedException",
-            "UnauthorizedOperation",
-            "NotAuthorized",
-            "KmsAccessDenied",
-            "OptInRequired",
-        ),
-        Outcome.DENIED,
-    ),
-    **dict.fromkeys(
-        (
-            "InvalidParameterValue",
-            "InvalidParameterCombination",
-            "InvalidAttributeValue",
-            "InvalidAddress",
-            "InvalidIdFormat",
-            "InvalidBatchEntryId",
-            "InvalidQueryParameter",
-            "BatchEntryIdsNotDistinct",
-            "EmptyBatchRequest",
-            "TooManyEntriesInBatchRequest",
-            "MissingParameter",
-            "MalformedInput",
-            "MalformedQueryString",
-            "SerializationException",
-            "ValidationError",
-            "ValidationException",
-            "UnsupportedOperation",
-        ),
-        Outcome.MALFORMED,
-    ),
+    Outcome.NO_QUEUE: "QueueDoesNotExist NonExistentQueue",
+    Outcome.THROTTLED: "RequestThrottled Throttling ThrottlingException ThrottledException "
+    "TooManyRequestsException RequestLimitExceeded OverLimit KmsThrottled SlowDown "
+    "PriorRequestNotComplete",
+    Outcome.DENIED: "AccessDenied AccessDeniedException UnauthorizedOperation NotAuthorized "
+    "KmsAccessDenied OptInRequired",
+    Outcome.MALFORMED: "InvalidParameterValue InvalidParameterCombination InvalidAttributeValue "
+    "InvalidAddress InvalidIdFormat InvalidBatchEntryId InvalidQueryParameter "
+    "BatchEntryIdsNotDistinct EmptyBatchRequest TooManyEntriesInBatchRequest MissingParameter "
+    "MalformedInput MalformedQueryString SerializationException ValidationError "
+    "ValidationException UnsupportedOperation",
     # The credentials are being replaced, or a clock is wrong. Both are usually temporary. If not,
     # the worker can't work at all, and kombu reports it.
-    **dict.fromkeys(
-        (
-            "AuthFailure",
-            "InvalidAccessKeyId",
-            "InvalidClientTokenId",
-            "InvalidSecurity",
-            "InvalidSignatureException",
-            "MissingAuthenticationToken",
-            "SignatureDoesNotMatch",
-            "UnrecognizedClientException",
-            "ExpiredToken",
-            "ExpiredTokenException",
-            "RequestExpired",
-            "RequestTimeTooSkewed",
-            "InternalError",
-            "InternalFailure",
-            "ServiceUnavailable",
-        ),
-        Outcome.FAILED,
-    ),
+    Outcome.FAILED: "AuthFailure InvalidAccessKeyId InvalidClientTokenId InvalidSecurity "
+    "InvalidSignatureException MissingAuthenticationToken SignatureDoesNotMatch "
+    "UnrecognizedClientException ExpiredToken ExpiredTokenException RequestExpired "
+    "RequestTimeTooSkewed InternalError InternalFailure ServiceUnavailable",
 }
+_BY_CODE = {code: outcome for outcome, codes in _CODES.items() for code in codes.split()}
 
 #: Refusals that share the code InvalidParameterValue and differ by their text, in
 #: lower case. The first means the 12-hour limit, the others an expired or stale handle.
