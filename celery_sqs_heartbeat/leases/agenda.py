@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.policy import (
     CALL_KIND,
     GATHER_SECONDS,
@@ -19,7 +19,6 @@ from celery_sqs_heartbeat.leases.policy import (
     next_action,
     urgency,
 )
-from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must
 #: not take every connection from the others.
@@ -46,7 +45,6 @@ class Lane:
     expire sooner. Both are lazy: an entry is dead if its number is not its lease's `turn`.
 
     Attributes:
-        most_entries: How many entries a call may have.
         waiting: The leases that wait, by due time.
         ready: The leases that are due, by urgency.
         in_flight: Calls that wait for their answer.
@@ -58,7 +56,6 @@ class Lane:
 
     queue_url: str
     kind: CallKind
-    most_entries: int
     waiting: list[HeapEntry] = field(default_factory=list, repr=False)
     ready: list[HeapEntry] = field(default_factory=list, repr=False)
     in_flight: int = 0
@@ -84,14 +81,8 @@ class Lane:
 class Lanes(dict[tuple[str, CallKind], Lane]):
     """Lanes by queue and kind of call. Each begins when it is first looked up."""
 
-    def __init__(self, service: ServiceTraits) -> None:
-        super().__init__()
-        self._service = service
-
     def __missing__(self, key: tuple[str, CallKind]) -> Lane:
-        _, kind = key
-        most = self._service.most_deleted if kind is CallKind.DELETE else self._service.most_changed
-        lane = self[key] = Lane(*key, most)
+        lane = self[key] = Lane(*key)
         return lane
 
 
@@ -109,8 +100,8 @@ class Agenda:
         lanes: The leases that wait for calls.
     """
 
-    def __init__(self, service: ServiceTraits = SQS) -> None:
-        self.lanes = Lanes(service)
+    def __init__(self) -> None:
+        self.lanes = Lanes()
         #: An entry is dead if its time is not its lease's `watched_until`.
         self._expiries: list[HeapEntry] = []
         self._numbers, self._call_numbers = itertools.count(1), itertools.count(1)
@@ -173,7 +164,7 @@ class Agenda:
             return now
         lane = self.lanes[lease.queue_url, CallKind.DELETE]
         lane.gathered += 1
-        if lane.gathered >= lane.most_entries:
+        if lane.gathered >= SQS.most_entries:
             return now
         return max(now, (now if lane.held > 1 else lane.sent_at) + GATHER_SECONDS)
 
@@ -281,7 +272,7 @@ class Agenda:
         """
         entries: list[Entry] = []
         is_probe = lane.probe_at > -math.inf
-        most = 1 if is_probe else lane.most_entries
+        most = 1 if is_probe else SQS.most_entries
         while (
             len(entries) < most
             and (first := _first(lane.ready)) is not None
@@ -305,7 +296,7 @@ class Agenda:
         entries: list[Entry] = []
         if _first_time(lane.waiting) <= now + TOGETHER_SECONDS:
             self._fill_up(lane, entries, now, with_retries=False)
-        if len(entries) == lane.most_entries:
+        if len(entries) == SQS.most_entries:
             return entries
         for entry in entries:
             self.put(entry.lease)
@@ -320,7 +311,7 @@ class Agenda:
         """
         passed_over: list[HeapEntry] = []
         while (
-            len(entries) < lane.most_entries
+            len(entries) < SQS.most_entries
             and len(passed_over) < _MAX_PASSED_OVER
             and (first := _first(lane.waiting)) is not None
         ):
@@ -342,7 +333,7 @@ class Agenda:
         lane.in_flight += 1
         lane.sent_at = now
         # A call that is not full takes all acks that wait.
-        is_full = len(entries) == lane.most_entries
+        is_full = len(entries) == SQS.most_entries
         lane.gathered = max(0, lane.gathered - len(entries)) if is_full else 0
         threshold = min(entry.lease.terms.threshold for entry in entries)
         self._out[call.number] = (call, now + call_patience(threshold))

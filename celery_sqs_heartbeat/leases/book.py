@@ -13,7 +13,6 @@ from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, 
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs, receipt_of
 from celery_sqs_heartbeat.leases.register import Board, Register
 from celery_sqs_heartbeat.leases.results import Results
-from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 
 class LeaseBook(Register):
@@ -25,19 +24,13 @@ class LeaseBook(Register):
     Args:
         jitter: Returns a random number from 0 to 1 for the pauses between tries.
         board: Shows every change of a lease, if given.
-        service: What the service permits.
 
     Attributes:
         results: Applies SQS's answers, and knows what queues refuse.
     """
 
-    def __init__(
-        self,
-        jitter: Callable[[], float],
-        board: Board | None = None,
-        service: ServiceTraits = SQS,
-    ) -> None:
-        super().__init__(board, service)
+    def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
+        super().__init__(board)
         self.results = Results(self, jitter)
 
     def receive(self, receive: Receive, *, terms: LeaseTerms) -> ReceivedAs:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.lease import Action, IdentityEnum, Lease
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS, Action, IdentityEnum, Lease
 
 #: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
 MAX_CALLS = 16

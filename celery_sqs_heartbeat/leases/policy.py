@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 from celery_sqs_heartbeat.leases.calls import CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 
 #: First pause after a temporary error, in seconds. A dropped packet no longer matters by then.
 RETRY_SECONDS = 0.05
@@ -108,27 +106,10 @@ def next_timeout(lease: Lease, now: float) -> int:
     return timeout if now + timeout > lease.expires_at else 0
 
 
-class Held(Protocol):
-    """The attributes of a lease that decide how long it may last. Times are monotonic seconds."""
-
-    @property
-    def terms(self) -> LeaseTerms:
-        """The rules for the lease."""
-
-    @property
-    def held_since(self) -> float:
-        """When the first of its receives was sent."""
-
-    @property
-    def received_at(self) -> float:
-        """When its latest receive was sent."""
-
-
-def lease_end(lease: Held) -> float:
+def lease_end(lease: Lease) -> float:
     """Return when the lease must end, in monotonic seconds."""
-    terms = lease.terms
-    limit = min(terms.max_lease, terms.longest_hold)
-    return min(lease.held_since + limit, lease.received_at + terms.longest_hold)
+    limit = min(lease.terms.max_lease, SQS.longest_hold)
+    return min(lease.held_since + limit, lease.received_at + SQS.longest_hold)
 
 
 def is_near_its_end(lease: Lease, now: float) -> bool:
@@ -141,7 +122,7 @@ def is_near_its_end(lease: Lease, now: float) -> bool:
     return is_last or now >= end - (1 - NEAR_THE_END_PART) * (end - lease.held_since)
 
 
-def is_half_over(lease: Held, now: float) -> bool:
+def is_half_over(lease: Lease, now: float) -> bool:
     """Return whether half of the lease's maximum time has passed.
 
     It is for a message that has waited until now to be run. After another receive it has all
@@ -153,7 +134,7 @@ def is_half_over(lease: Held, now: float) -> bool:
 
 def cut_release_delay(lease: Lease, delay: float, now: float) -> int:
     """Return the release delay that SQS will accept, in whole seconds, rounded up."""
-    ceiling = math.floor(lease.received_at + lease.terms.longest_hold - now)
+    ceiling = math.floor(lease.received_at + SQS.longest_hold - now)
     return max(0, min(math.ceil(delay), ceiling))
 
 
@@ -239,12 +220,12 @@ def call_patience(threshold: float) -> float:
 
 def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
     """Return how many leases can be kept with this many full batches a second."""
-    return math.floor(calls_per_second * SQS.most_changed * (visibility_timeout - threshold))
+    return math.floor(calls_per_second * SQS.most_entries * (visibility_timeout - threshold))
 
 
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second it takes to keep this many leases."""
-    return leases / SQS.most_changed / (visibility_timeout - threshold)
+    return leases / SQS.most_entries / (visibility_timeout - threshold)
 
 
 def next_action(lease: Lease) -> Action | None:

@@ -13,7 +13,6 @@ from celery_sqs_heartbeat.leases.message import GroupOrder
 from celery_sqs_heartbeat.leases.policy import entry_for, may_be_saved, next_action
 from celery_sqs_heartbeat.leases.received_as import StaleCalls
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.leases.service import ServiceTraits
 
 _GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 #: Too frequent to be worth a wake-up: they are only recorded.
@@ -48,8 +47,8 @@ class Register:
         has_news: Whether `take_events` would return any event that is worth a wake-up.
     """
 
-    def __init__(self, board: Board | None, service: ServiceTraits) -> None:
-        self.agenda = Agenda(service)
+    def __init__(self, board: Board | None) -> None:
+        self.agenda = Agenda()
         self.order = GroupOrder()
         self.stale_calls = StaleCalls()
         self.finished = RecentKeys[tuple[str, str]]()

@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import (
-    Action,
-    Goal,
-    Lease,
-    LeaseStatus,
-)
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.policy import EXTENDABLE
 from celery_sqs_heartbeat.leases.register import Register
 
@@ -246,5 +241,5 @@ def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:
         # the delete of a deleted message, so LOST does not mean that an earlier try succeeded.
         return EventKind.DELETE_ABANDONED
     # After 12 hours SQS has made the message visible again, unless its queue is gone.
-    is_over = outcome in REFUSALS and now >= lease.received_at + lease.terms.longest_hold
+    is_over = outcome in REFUSALS and now >= lease.received_at + SQS.longest_hold
     return EventKind.DELETE_ABANDONED if is_over else EventKind.DELETE_FAILED

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.recent import RecentEnds
-from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.link.watching import wait_readable
