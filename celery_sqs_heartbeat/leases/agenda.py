@@ -14,7 +14,6 @@ from celery_sqs_heartbeat.leases.policy import (
     CALL_KIND,
     GATHER_SECONDS,
     call_patience,
-    due_time,
     early_entry_for,
     next_action,
     urgency,
@@ -142,7 +141,8 @@ class Agenda:
         if action is not None:
             lane = self.lanes[lease.queue_url, CALL_KIND[action]]
             lease.turn = number
-            self._push(lane.waiting, (due_time(lease, action), number, lease), _has_turn)
+            due = lease.extend_at if action is Action.EXTEND else lease.end_at
+            self._push(lane.waiting, (due, number, lease), _has_turn)
         if lease.expires_at < lease.watched_until and _may_expire(lease):
             lease.watched_until = lease.expires_at
             self._push(self._expiries, (lease.expires_at, number, lease), _is_watched)

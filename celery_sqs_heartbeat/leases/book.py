@@ -221,22 +221,19 @@ class LeaseBook(Register):
         lease.status = LeaseStatus.REFUSED if is_refused else LeaseStatus.OWNED
         lease.limit = self.stale_calls.limit(key, handle)
         limit = self.stale_calls.limit(key, handle, receive.sent_at)
-        lease.take_receive(
-            handle,
-            receive_count=receive.receive_count,
-            sent_at=receive.sent_at,
-            hidden_until=receive.arrived_at + receive.hidden_for,
-            hidden_for=receive.hidden_for,
-            counts_for=limit,
-            expires_at=policy.first_expiry(
-                sent_at=receive.sent_at,
-                arrived_at=receive.arrived_at,
-                visibility_timeout=min(receive.hidden_for, limit),
-                threshold=min(lease.terms.threshold, limit),
-            ),
-        )
-        lease.is_exclusive = is_certain
         self.add_handle(lease, handle)
+        lease.receipt_handle, lease.receive_count = handle, receive.receive_count
+        lease.received_at, lease.last_timeout = receive.sent_at, receive.hidden_for
+        lease.attempts = lease.extensions = 0
+        lease.is_isolated, lease.is_exclusive = False, is_certain
+        expires_at = policy.first_expiry(
+            sent_at=receive.sent_at,
+            arrived_at=receive.arrived_at,
+            visibility_timeout=min(receive.hidden_for, limit),
+            threshold=min(lease.terms.threshold, limit),
+        )
+        lease.lasts_until(expires_at, limit)
+        lease.hidden_until = max(expires_at, receive.arrived_at + receive.hidden_for)
         self.order.add(lease)
         if lease.goal is Goal.DELETE:
             lease.end_at = receive.arrived_at

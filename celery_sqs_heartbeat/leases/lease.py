@@ -215,41 +215,10 @@ class Lease:
         """Whether its message has a place in its group. Only FIFO queues number messages."""
         return self.terms.in_order and self.group is not None and self.sequence_number is not None
 
-    def take_receive(
-        self,
-        receipt_handle: str,
-        *,
-        receive_count: int,
-        sent_at: float,
-        expires_at: float,
-        hidden_until: float,
-        hidden_for: int,
-        counts_for: float = math.inf,
-    ) -> None:
-        """Begin, or continue, under the handle of the latest receive."""
-        self.add_handle(receipt_handle)
-        self.receipt_handle = receipt_handle
-        self.receive_count = receive_count
-        self.received_at = sent_at
-        self.hidden_until = max(expires_at, hidden_until)
-        self.last_timeout = hidden_for
-        self.lasts_until(expires_at, counts_for)
-        self.attempts = self.extensions = 0
-        self.is_isolated = False
-        self.is_exclusive = True
-
     def add_handle(self, receipt_handle: str) -> None:
         """Remember a handle under which the message was received."""
         if self.handles and receipt_handle not in self.handles:
             self.more_handles = (*self.handles, receipt_handle)
-
-    def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
-        """Return whether its latest receive is newer than another, which has arrived late.
-
-        It compares both values. Counts start again when a message returns from a dead-letter
-        queue, and of two polls that wait at the same time, the later may receive it first.
-        """
-        return receive_count < self.receive_count and sent_at < self.received_at
 
     def lasts_until(self, expires_at: float, counts_for: float) -> None:
         """Set the expiry, and plan the next extension before it.

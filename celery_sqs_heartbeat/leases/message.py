@@ -10,7 +10,6 @@ from typing import Any
 
 from celery_sqs_heartbeat.leases.events import HANDED_ON, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.received_as import Receive
 
 #: A message as SQS returned it.
 Message = dict[str, Any]
@@ -28,36 +27,6 @@ NO_ROOM = "no room to wait"
 _BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
 #: After these events a message may become someone else's at any moment.
 _LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
-
-
-def receive_of(
-    queue_url: str,
-    message: Mapping[str, Any],
-    *,
-    hidden_for: int,
-    sent_at: float,
-    arrived_at: float,
-    task: str | None,
-    task_id: str | None,
-    max_receive_count: int | None,
-) -> Receive:
-    """Return the receive of a message as SQS returned it; see `Receive` for the arguments."""
-    return Receive(
-        queue_url=queue_url,
-        message_id=str(message["MessageId"]),
-        receipt_handle=str(message["ReceiptHandle"]),
-        receive_count=receive_count_of(message),
-        hidden_for=hidden_for,
-        sent_at=sent_at,
-        arrived_at=arrived_at,
-        task=task,
-        task_id=task_id,
-        max_receive_count=max_receive_count,
-        sent_time=time_of(message, "SentTimestamp"),
-        first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
-        group=group_of(message),
-        sequence_number=sequence_number_of(message),
-    )
 
 
 def receive_count_of(message: Mapping[str, Any]) -> int:

@@ -184,28 +184,15 @@ def retry_delay(attempts: int, *, margin: float, throttled: bool, jitter: float)
     return max(MIN_RETRY_SECONDS, pause * (0.5 + 0.5 * jitter))
 
 
-def probe_delay(refusals: int, *, jitter: float) -> float:
-    """Return the pause before a queue is probed again, in seconds.
-
-    Args:
-        refusals: Refused probes in a row, at least 1; each doubles the pause.
-        jitter: 0 to 1, random: spreads probes over the upper half of the pause.
-    """
-    return _refused_delay(refusals, jitter, MAX_PROBE_SECONDS)
-
-
-def refused_delete_delay(refusals: int, *, jitter: float) -> float:
-    """Return the pause before a refused delete is tried again, in seconds.
+def refused_delay(refusals: int, *, longest: float, jitter: float) -> float:
+    """Return the pause after a refusal, before the next try, in seconds.
 
     Args:
         refusals: Refused tries in a row, at least 1; each doubles the pause.
+        longest: The longest pause.
         jitter: 0 to 1, random: spreads tries over the upper half of the pause.
     """
-    return _refused_delay(refusals, jitter, MAX_REFUSED_DELETE_SECONDS)
-
-
-def _refused_delay(count: int, jitter: float, longest: float) -> float:
-    pause = min(PROBE_SECONDS * 2.0 ** min(count - 1, 16), longest)
+    pause = min(PROBE_SECONDS * 2.0 ** min(refusals - 1, 16), longest)
     return pause * (0.5 + 0.5 * jitter)
 
 
@@ -241,11 +228,6 @@ def next_action(lease: Lease) -> Action | None:
     if lease.attempts and extendable and lease.extend_at < lease.end_at:
         return Action.EXTEND
     return Action.DELETE
-
-
-def due_time(lease: Lease, action: Action) -> float:
-    """Return when an action is due, in monotonic seconds."""
-    return lease.extend_at if action is Action.EXTEND else lease.end_at
 
 
 def urgency(lease: Lease) -> float:

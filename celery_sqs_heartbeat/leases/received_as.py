@@ -256,8 +256,12 @@ class Receive:
         lease.group, lease.sequence_number = self.group, self.sequence_number
 
     def is_older_than(self, lease: Lease) -> bool:
-        """Return whether SQS answered it before the latest receive of the lease."""
-        return lease.is_newer_than(self.receive_count, self.sent_at)
+        """Return whether SQS answered it before the latest receive of the lease.
+
+        It compares both values. Counts start again when a message returns from a dead-letter
+        queue, and of two polls that wait at the same time, the later may receive it first.
+        """
+        return self.receive_count < lease.receive_count and self.sent_at < lease.received_at
 
 
 def receipt_of(

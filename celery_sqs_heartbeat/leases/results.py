@@ -166,7 +166,9 @@ class Results:
             refused = self._refused.get((lease.queue_url, CallKind.DELETE))
             # Tries may have failed for other reasons, and other leases may have been refused.
             count = lease.attempts if refused is None else min(lease.attempts, refused.count)
-            pause = policy.refused_delete_delay(count, jitter=self._jitter())
+            pause = policy.refused_delay(
+                count, longest=policy.MAX_REFUSED_DELETE_SECONDS, jitter=self._jitter()
+            )
         lease.end_at = now + pause
 
     def _pause(self, lease: Lease, outcome: Outcome, now: float) -> float:
@@ -189,7 +191,9 @@ class Results:
         if answer.call.planned_at > refused.last_at:
             refused.count, refused.last_at = refused.count + 1, now
         if kind is CallKind.CHANGE_VISIBILITY:
-            pause = policy.probe_delay(refused.count, jitter=self._jitter())
+            pause = policy.refused_delay(
+                refused.count, longest=policy.MAX_PROBE_SECONDS, jitter=self._jitter()
+            )
             self._register.agenda.refuse(*key, now + pause)
             if self.is_refused(*key):
                 self._stop_leasing(answer.call.queue_url, now)
