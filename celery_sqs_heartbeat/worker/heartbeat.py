@@ -36,8 +36,6 @@ from celery_sqs_heartbeat.sqs.options import try_session_function
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.worker.children import note_worker
-from celery_sqs_heartbeat.worker.loop_watch import LoopWatch
-from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
 from celery_sqs_heartbeat.worker.pools import (
     count_requests,
     follow_jobs,
@@ -49,6 +47,7 @@ from celery_sqs_heartbeat.worker.pools import (
     scaling_fault,
     takes_jobs,
 )
+from celery_sqs_heartbeat.worker.reports import LoopWatch, LostLeaseHandler
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.settings import (
