@@ -35,7 +35,6 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.options import try_session_function
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.worker.children import note_worker
 from celery_sqs_heartbeat.worker.pools import (
     count_requests,
     follow_jobs,
@@ -94,7 +93,6 @@ class WorkerHeartbeat(Heartbeat):
     def __init__(self, parent: Any) -> None:
         concurrency = parent.max_concurrency or parent.concurrency
         leases = concurrency * parent.prefetch_multiplier
-        note_worker()
         self._has_ended = False
         self._parent = parent
         settings = read_worker_settings(parent.app, leases)
