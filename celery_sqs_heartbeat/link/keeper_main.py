@@ -21,7 +21,6 @@ from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.observability import Observability
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
@@ -38,7 +37,7 @@ from celery_sqs_heartbeat.link.serving import (
     is_about_leases,
 )
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
-from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.receiving.reception import MessageSender, Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.options import find_session_function
@@ -107,11 +106,10 @@ class KeeperMain:
             ),
             board=self._leases,
         )
-        self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
         self._reception = Reception(
             self._keeper,
             sqs=sqs,
-            sender=self._sender,
+            sender=MessageSender(self._keeper, sqs.send_message, self._others.submit),
             deliver=self._leases.deliver,
             keep=self._leases.keep,
             most_waiting=hello.most_waiting,
@@ -121,7 +119,6 @@ class KeeperMain:
             self._keeper,
             self._leases,
             self._wire.send,
-            self._sender,
             self._reception,
             wants_all=hello.wants_all,
         )
@@ -284,7 +281,7 @@ class KeeperMain:
         def end() -> None:
             waited = self._read_last_polls()
             left = flush_time_left(timeout, waited)
-            self._keeper.stop(left - self._sender.wait(left))
+            self._keeper.stop(left - self._reception.sender.wait(left))
             self._observability.close(has_stopped=has_stopped)
 
         ending = threading.Thread(target=end, name="sqs-heartbeat-end", daemon=True)
