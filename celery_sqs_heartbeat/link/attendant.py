@@ -167,10 +167,6 @@ class Attendant:
         self._keeper.detach()
         self._keeper.close_inlet()
 
-    def leave_to_parent(self) -> None:
-        """Close the link in a forked child: it must not stay open after its worker has exited."""
-        self._keeper.leave_to_parent()
-
     def _live(self) -> None:
         while not self._is_over.is_set():
             try:
@@ -387,8 +383,9 @@ _all: WeakSet[Attendant] = WeakSet()
 
 
 def _leave_all_to_parent() -> None:
+    """Close the links in a forked child: they must not stay open after the worker has exited."""
     for attendant in tuple(_all):
-        attendant.leave_to_parent()
+        attendant._keeper.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -21,7 +21,6 @@ from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.observability import Observability
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, KeeperHealth
@@ -30,6 +29,7 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Wire
 from celery_sqs_heartbeat.link.messages import ROOT, Hello, LinkHandler, read_config, read_hello
+from celery_sqs_heartbeat.link.observability import Observability
 from celery_sqs_heartbeat.link.serving import (
     TICK_SECONDS,
     KeeperEnd,
@@ -78,17 +78,7 @@ class KeeperMain:
         if logs:
             self._start_logging(hello.level)
         new_session = find_session_function(hello.session) if hello.session else None
-        self._observability = Observability(
-            journal=hello.journal,
-            new_session=new_session,
-            identity=hello.identity,
-            began_at=hello.began_at,
-            lines=table.sequence,
-            note_line=partial(setattr, table, "sequence"),
-            status=hello.status,
-            token=hello.token,
-            name=hello.name,
-        )
+        self._observability = Observability(hello, table, new_session)
         # A poll outlasts the timeouts of the other calls.
         self._clients, self._poll_clients = ClientPool(new_session), ClientPool(new_session)
         sqs = BotoSqs(self._clients, self._poll_clients, self._clients.address)
@@ -224,8 +214,8 @@ class KeeperMain:
             self._stats_at = now
             polled = [asdict(each) for each in self._reception.polled.view()]
             stats: dict[str, Any] = {"health": asdict(health), "polled": polled}
-            if self._observability.has_journal:
-                stats["journal"] = asdict(self._observability.journal_stats())
+            if (journal := self._observability.journal_stats) is not None:
+                stats["journal"] = asdict(journal)
             self._wire.send(("stats", stats))
 
     def _take_all(self, messages: Sequence[list[Any]]) -> None:

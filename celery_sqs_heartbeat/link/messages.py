@@ -33,25 +33,11 @@ VERSION = 19
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
 #: What the other end knows otherwise, or does not need.
-_NOT_SENT = frozenset(
-    {
-        "terms",
-        "limit",
-        "extend_at",
-        "goal",
-        "status",
-        "end_at",
-        "attempts",
-        "is_isolated",
-        "cap_is_near",
-        "pending",
-        "is_deleted",
-        "turn",
-        "watched_until",
-        "key",
-    }
+_NOT_SENT = (
+    "terms limit extend_at goal status end_at attempts is_isolated cap_is_near pending is_deleted "
+    "turn watched_until key"
 )
-_LEASE = tuple(field.name for field in fields(Lease) if field.name not in _NOT_SENT)
+_LEASE = tuple(field.name for field in fields(Lease) if field.name not in _NOT_SENT.split())
 _terms_of = attrgetter(*_TERMS)
 _event_of = attrgetter(*_EVENT)
 _lease_of = attrgetter(*_LEASE)
