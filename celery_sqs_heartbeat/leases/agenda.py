@@ -8,16 +8,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.policy import (
-    CALL_KIND,
-    GATHER_SECONDS,
-    call_patience,
-    early_entry_for,
-    next_action,
-    urgency,
-)
 
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must
 #: not take every connection from the others.
@@ -137,9 +130,11 @@ class Agenda:
             waits_for_others: Whether it has no place until the calls of other leases have ended.
         """
         number, lease.turn = next(self._numbers), 0
-        action = None if waits_for_others or lease.pending is not None else next_action(lease)
+        action = (
+            None if waits_for_others or lease.pending is not None else policy.next_action(lease)
+        )
         if action is not None:
-            lane = self.lanes[lease.queue_url, CALL_KIND[action]]
+            lane = self.lanes[lease.queue_url, policy.CALL_KIND[action]]
             lease.turn = number
             due = lease.extend_at if action is Action.EXTEND else lease.end_at
             self._push(lane.waiting, (due, number, lease), _has_turn)
@@ -166,7 +161,7 @@ class Agenda:
         lane.gathered += 1
         if lane.gathered >= SQS.most_entries:
             return now
-        return max(now, (now if lane.held > 1 else lane.sent_at) + GATHER_SECONDS)
+        return max(now, (now if lane.held > 1 else lane.sent_at) + policy.GATHER_SECONDS)
 
     def pop_expired(self, now: float) -> Iterator[Lease]:
         """Yield the leases that have expired by `now`, and stop watching them."""
@@ -180,7 +175,7 @@ class Agenda:
         for each in self.lanes.values():
             while _first_time(each.waiting) <= now:
                 _, number, lease = heapq.heappop(each.waiting)
-                self._push(each.ready, (urgency(lease), number, lease), _has_turn)
+                self._push(each.ready, (policy.urgency(lease), number, lease), _has_turn)
         calls: list[Call] = []
         while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
             if entries := self._take_due(lane, now, due_entry):
@@ -318,7 +313,7 @@ class Agenda:
             heapq.heappop(lane.waiting)
             lease = first[2]
             may_join = with_retries or not lease.attempts
-            if may_join and (entry := early_entry_for(lease, now)) is not None:
+            if may_join and (entry := policy.early_entry_for(lease, now)) is not None:
                 lease.turn = 0
                 entries.append(entry)
             else:
@@ -336,7 +331,7 @@ class Agenda:
         is_full = len(entries) == SQS.most_entries
         lane.gathered = max(0, lane.gathered - len(entries)) if is_full else 0
         threshold = min(entry.lease.terms.threshold for entry in entries)
-        self._out[call.number] = (call, now + call_patience(threshold))
+        self._out[call.number] = (call, now + policy.call_patience(threshold))
         return call
 
 

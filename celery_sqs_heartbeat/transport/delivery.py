@@ -11,17 +11,11 @@ from typing import Any
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from celery_sqs_heartbeat.common.escaping import get_logger, seconds
+from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.message import is_fifo
-from celery_sqs_heartbeat.leases.policy import (
-    SHORTEST_PARKING,
-    has_receives_to_park,
-    lease_end,
-    receives_until,
-)
 from celery_sqs_heartbeat.link.held_messages import HandedOver
-from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
@@ -48,102 +42,13 @@ def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -
     return float(left.total_seconds())
 
 
-class EtaParking:
-    """Decides where messages wait, and logs its decisions for each queue."""
-
-    def __init__(self, heartbeat: Heartbeat) -> None:
-        self._heartbeat, self._queues = heartbeat, heartbeat.queues
-
-    def is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
-        """Return whether a message waits at SQS until its task is due.
-
-        A message whose lease can't last until then always waits at SQS. Any other message waits
-        there if that is cheaper, unless it would have too few receives left, or would block its
-        group at SQS.
-
-        Args:
-            wait: The seconds until the ETA.
-            hold: The longest wait for which the worker holds a message, in seconds.
-            now: In seconds of the keeper's clock.
-        """
-        lasts = _end(lease) - now
-        if wait > lasts:
-            self._log_too_far(lease, wait, lasts)
-            return True
-        is_worth_it = wait > hold and wait >= SHORTEST_PARKING
-        if not is_worth_it or is_fifo(lease.queue_url):
-            return False
-        attributes = self._queues.get(lease.queue_url)
-        if not attributes.is_known:
-            return False
-        most = attributes.max_receive_count
-        if not has_receives_to_park(lease.receive_count, most):
-            self._log_held(lease, wait, most)
-            return False
-        self._log_parked(lease, hold)
-        return True
-
-    def _log_too_far(self, lease: Lease, wait: float, lasts: float) -> None:
-        """Log the release. Warn once per FIFO queue if it does not allow enough receives.
-
-        On a standard queue the message is sent again instead of its last release.
-        """
-        receives = lease.receive_count + receives_until(wait, lasts=lasts)
-        logger.info(
-            "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
-            "the worker releases it until then. By then it will be at receive %d",
-            lease.message_id,
-            lease.task,
-            lease.task_id,
-            wait,
-            lasts,
-            receives,
-        )
-        most = self._queues.get(lease.queue_url).max_receive_count
-        # Once per queue, not per task: senders choose task names, so their number has no limit.
-        subject = f"too few receives {lease.queue_url}"
-        is_short = most is not None and receives > most and is_fifo(lease.queue_url)
-        if is_short and self._heartbeat.first_time(subject):
-            logger.warning(
-                "sqs-heartbeat: task %s is due in %.0f s. Its message needs %d receives until "
-                "then, and queue %s allows %d (maxReceiveCount): SQS will move the message to the "
-                "dead-letter queue before its task runs. Raise maxReceiveCount, or send the "
-                "message later",
-                lease.task,
-                wait,
-                receives,
-                lease.queue_url,
-                most,
-            )
-
-    def _log_parked(self, lease: Lease, hold: float) -> None:
-        if self._heartbeat.first_time(f"parked {lease.queue_url} {hold}"):
-            logger.info(
-                "sqs-heartbeat: messages of %s wait at SQS until then if their tasks are due in "
-                "more than %s s (sqs_heartbeat_hold_eta)",
-                lease.queue_url,
-                seconds(hold),
-            )
-
-    def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
-        if self._heartbeat.first_time(f"held {lease.queue_url}"):
-            logger.info(
-                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: this "
-                "is receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
-                "SQS. This is logged once per queue",
-                lease.message_id,
-                lease.queue_url,
-                lease.task,
-                lease.task_id,
-                wait,
-                lease.receive_count,
-                most,
-            )
-
-
 def _end(lease: Lease) -> float:
     """Return when a lease ends at the latest. Without extensions, that is when it expires."""
-    return lease_end(lease) if lease.terms.extend else min(lease_end(lease), lease.expires_at)
+    return (
+        policy.lease_end(lease)
+        if lease.terms.extend
+        else min(policy.lease_end(lease), lease.expires_at)
+    )
 
 
 class Deliverer:
@@ -153,7 +58,6 @@ class Deliverer:
         self._channel = channel
         self._heartbeat = heartbeat = channel.heartbeat
         self._keeper = heartbeat.keeper
-        self._far_etas = EtaParking(heartbeat)
 
     def deliver(self, messages: Iterable[HandedOver]) -> None:
         """Deliver messages. One that can't be delivered neither stops nor leaks the others.
@@ -210,10 +114,96 @@ class Deliverer:
         if wait is None:
             return False
         now, hold = self._keeper.now(), self._heartbeat.leased.hold_eta(arrived.lease)
-        if not self._far_etas.is_parked(arrived.lease, wait, hold=hold, now=now):
+        if not self._is_parked(arrived.lease, wait, hold=hold, now=now):
             return False
         self._keeper.release(arrived.handle, math.floor(wait), DUE_LATER)
         return True
+
+    def _is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
+        """Return whether a message waits at SQS until its task is due.
+
+        A message whose lease can't last until then always waits at SQS. Any other message waits
+        there if that is cheaper, unless it would have too few receives left, or would block its
+        group at SQS.
+
+        Args:
+            wait: The seconds until the ETA.
+            hold: The longest wait for which the worker holds a message, in seconds.
+            now: In seconds of the keeper's clock.
+        """
+        lasts = _end(lease) - now
+        if wait > lasts:
+            self._log_too_far(lease, wait, lasts)
+            return True
+        is_worth_it = wait > hold and wait >= policy.SHORTEST_PARKING
+        if not is_worth_it or is_fifo(lease.queue_url):
+            return False
+        attributes = self._heartbeat.queues.get(lease.queue_url)
+        if not attributes.is_known:
+            return False
+        most = attributes.max_receive_count
+        if not policy.has_receives_to_park(lease.receive_count, most):
+            self._log_held(lease, wait, most)
+            return False
+        self._log_parked(lease, hold)
+        return True
+
+    def _log_too_far(self, lease: Lease, wait: float, lasts: float) -> None:
+        """Log the release. Warn once per FIFO queue if it does not allow enough receives.
+
+        On a standard queue the message is sent again instead of its last release.
+        """
+        receives = lease.receive_count + policy.receives_until(wait, lasts=lasts)
+        logger.info(
+            "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
+            "the worker releases it until then. By then it will be at receive %d",
+            lease.message_id,
+            lease.task,
+            lease.task_id,
+            wait,
+            lasts,
+            receives,
+        )
+        most = self._heartbeat.queues.get(lease.queue_url).max_receive_count
+        # Once per queue, not per task: senders choose task names, so their number has no limit.
+        subject = f"too few receives {lease.queue_url}"
+        is_short = most is not None and receives > most and is_fifo(lease.queue_url)
+        if is_short and self._heartbeat.first_time(subject):
+            logger.warning(
+                "sqs-heartbeat: task %s is due in %.0f s. Its message needs %d receives until "
+                "then, and queue %s allows %d (maxReceiveCount): SQS will move the message to the "
+                "dead-letter queue before its task runs. Raise maxReceiveCount, or send the "
+                "message later",
+                lease.task,
+                wait,
+                receives,
+                lease.queue_url,
+                most,
+            )
+
+    def _log_parked(self, lease: Lease, hold: float) -> None:
+        if self._heartbeat.first_time(f"parked {lease.queue_url} {hold}"):
+            logger.info(
+                "sqs-heartbeat: messages of %s wait at SQS until then if their tasks are due in "
+                "more than %s s (sqs_heartbeat_hold_eta)",
+                lease.queue_url,
+                seconds(hold),
+            )
+
+    def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
+        if self._heartbeat.first_time(f"held {lease.queue_url}"):
+            logger.info(
+                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: this "
+                "is receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
+                "SQS. This is logged once per queue",
+                lease.message_id,
+                lease.queue_url,
+                lease.task,
+                lease.task_id,
+                wait,
+                lease.receive_count,
+                most,
+            )
 
 
 def _log_undeliverable(arrived: HandedOver) -> None:
