@@ -6,6 +6,7 @@ import base64
 import json
 from bisect import insort
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from celery_sqs_heartbeat.leases.events import HANDED_ON, EventKind
@@ -27,6 +28,25 @@ NO_ROOM = "no room to wait"
 _BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
 #: After these events a message may become someone else's at any moment.
 _LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrived:
+    """A received message with its lease, on its way to its consumer.
+
+    Attributes:
+        queue: The worker's name for its queue.
+        message: As SQS returned it.
+    """
+
+    queue: str
+    message: Message = field(repr=False)
+    lease: Lease
+
+    @property
+    def handle(self) -> str:
+        """Its receipt handle."""
+        return str(self.message["ReceiptHandle"])
 
 
 def receive_count_of(message: Mapping[str, Any]) -> int:

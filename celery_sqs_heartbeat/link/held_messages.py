@@ -29,25 +29,6 @@ _UNKNOWN = Record(Mark.UNKNOWN)
 _LEFT = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HandedOver:
-    """A message that the keeper has handed over.
-
-    Attributes:
-        queue: The worker's name for its queue.
-        message: As SQS returned it.
-    """
-
-    queue: str
-    message: Mapping[str, Any] = field(repr=False)
-    lease: Lease
-
-    @property
-    def handle(self) -> str:
-        """Its receipt handle."""
-        return str(self.message["ReceiptHandle"])
-
-
 @dataclass(eq=False, slots=True, kw_only=True)
 class HeldMessage:
     """A message that the worker holds, or whose end its keeper has not confirmed.

@@ -15,12 +15,12 @@ from celery_sqs_heartbeat.current.table import LeaseBoard
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.messages import lease_fields, read_lease, read_queue
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class LinkedLeases:
         """Hand messages over. Return how many of them have ended by now, and were not."""
         live = [each for each in messages if each.lease.handles[0] in self._handles]
         headed: list[tuple[Message, Mapping[str, Any]]] = [
-            ((channel, each.queue.name, *lease_fields(each.lease)), each.message) for each in live
+            ((channel, each.queue, *lease_fields(each.lease)), each.message) for each in live
         ]
         if headed and not self._outlet.send(headed):
             self.keep(live)

@@ -21,9 +21,9 @@ from celery_sqs_heartbeat.common.threads import wait_for
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import SENT_AGAIN, WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
+from celery_sqs_heartbeat.leases.message import Arrived, content_of, is_sent_again
 from celery_sqs_heartbeat.observe.watched import PolledQueues
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs

@@ -12,19 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    CredentialRetrievalError,
-    EndpointConnectionError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    ParamValidationError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore import exceptions
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
@@ -74,15 +62,15 @@ _BY_TEXT = (
 
 #: There are no credentials to sign a call with.
 NO_CREDENTIALS = (
-    CredentialRetrievalError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
+    exceptions.CredentialRetrievalError,
+    exceptions.MetadataRetrievalError,
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.SSOError,
+    exceptions.TokenRetrievalError,
 )
 #: Nothing was sent.
-_NOT_SENT = (*NO_CREDENTIALS, EndpointConnectionError, ConnectTimeoutError)
+_NOT_SENT = (*NO_CREDENTIALS, exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)
 
 
 def of_error(error: Mapping[str, Any]) -> Outcome:
@@ -97,7 +85,7 @@ def of_error(error: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
-def is_answer_to(error: ClientError, operation: str) -> bool:
+def is_answer_to(error: exceptions.ClientError, operation: str) -> bool:
     """Return whether an error is SQS's answer to an operation or its batch form.
 
     boto3 renews credentials within the call that needs them. An error of the renewal, such as
@@ -112,7 +100,7 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
     Args:
         operation: The action that was called, by its name in the SQS API reference.
     """
-    if isinstance(error, ClientError):
+    if isinstance(error, exceptions.ClientError):
         if not is_answer_to(error, operation):
             return Outcome.FAILED
         outcome = of_error(error.response.get("Error", {}))
@@ -125,7 +113,7 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
             return Outcome.UNSURE
         # Higher codes come from a proxy in front of the server, which may still be working.
         return Outcome.UNKNOWN if status > 500 else outcome
-    if isinstance(error, ParamValidationError):
+    if isinstance(error, exceptions.ParamValidationError):
         return Outcome.MALFORMED
     if isinstance(error, _NOT_SENT):
         return Outcome.FAILED
@@ -221,7 +209,7 @@ class BotoSqs:
             answer = self._make(call, may_send)
         except ConfigurationError as error:
             return self._not_sent(call, error)
-        except (ClientError, BotoCoreError, OSError) as error:
+        except (exceptions.ClientError, exceptions.BotoCoreError, OSError) as error:
             shown = _without_handles(repr(error), call)
             logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
             return [of_exception(error, call.kind.value)] * len(call.entries)

@@ -23,9 +23,9 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
@@ -284,7 +284,7 @@ class Heartbeat:
         for feed in tuple(self.feeds.values()):
             feed.look()
 
-    def _take(self, arrived: list[tuple[int, HandedOver]]) -> None:
+    def _take(self, arrived: list[tuple[int, Arrived]]) -> None:
         for channel, each in arrived:
             feed = self.feeds.get(channel)
             if feed is not None:

@@ -14,8 +14,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger, seconds
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.message import is_fifo
-from celery_sqs_heartbeat.link.held_messages import HandedOver
+from celery_sqs_heartbeat.leases.message import Arrived, is_fifo
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
@@ -59,7 +58,7 @@ class Deliverer:
         self._heartbeat = heartbeat = channel.heartbeat
         self._keeper = heartbeat.keeper
 
-    def deliver(self, messages: Iterable[HandedOver]) -> None:
+    def deliver(self, messages: Iterable[Arrived]) -> None:
         """Deliver messages. One that can't be delivered neither stops nor leaks the others.
 
         It may take long: a solo pool runs tasks in this call. Messages that are not delivered
@@ -88,13 +87,13 @@ class Deliverer:
         finally:
             self.release(waiting)
 
-    def release(self, messages: Sequence[HandedOver]) -> None:
+    def release(self, messages: Sequence[Arrived]) -> None:
         """Release messages whose consumer has ended, the last one first."""
         for arrived in reversed(messages):
             self._keeper.release(arrived.handle, cause=NOT_DELIVERED)
         self._heartbeat.arriving.difference_update(each.handle for each in messages)
 
-    def _deliver(self, arrived: HandedOver) -> None:
+    def _deliver(self, arrived: Arrived) -> None:
         consumer = self._channel.consumer(arrived.queue)
         lease = arrived.lease
         if consumer is None:
@@ -104,7 +103,7 @@ class Deliverer:
             if not self._is_put_off(arrived, payload):
                 consumer(payload)
 
-    def _is_put_off(self, arrived: HandedOver, payload: Payload) -> bool:
+    def _is_put_off(self, arrived: Arrived, payload: Payload) -> bool:
         """Release a message until its task's ETA if it must wait at SQS. Return whether it must.
 
         A message at SQS needs no slot and no extensions. It may arrive a little early, but not
@@ -206,7 +205,7 @@ class Deliverer:
             )
 
 
-def _log_undeliverable(arrived: HandedOver) -> None:
+def _log_undeliverable(arrived: Arrived) -> None:
     """Log the error that is being handled, for a message that is given up."""
     logger.exception(
         "sqs-heartbeat: message %s of %s can't be delivered, and is released like that of a "

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.receiving.reception import MessageSender
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues

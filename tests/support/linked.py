@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
@@ -26,9 +27,7 @@ from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
 from celery_sqs_heartbeat.link.watching import wait_readable
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import MessageSender
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import wait_until
 
@@ -198,8 +197,7 @@ class Elsewhere:
         if receipt is ReceivedAs.NEW:
             lease = self.keeper.find(message["ReceiptHandle"])
             assert lease is not None
-            consumed = ConsumedQueue(name="q", url=queue, lease_url=queue, terms=terms)
-            self.waiting.append(Arrived(queue=consumed, message=message, lease=lease))
+            self.waiting.append(Arrived(queue="q", message=message, lease=lease))
         return receipt
 
     def keep(self) -> None:
