@@ -15,9 +15,6 @@ from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseSta
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must
 #: not take every connection from the others.
 MAX_CALLS_PER_LANE = 4
-#: A call takes with it the full calls of its queue that are due within so many seconds. Calls that
-#: are made at the same time need fewer wake-ups of threads than one call every few milliseconds.
-TOGETHER_SECONDS = 0.05
 #: How many leases that can't join a call may be skipped while it is filled up.
 _MAX_PASSED_OVER = 10
 #: Dead entries tolerated in a heap beyond the number of leases before it is cleaned.
@@ -180,13 +177,6 @@ class Agenda:
         while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
             if entries := self._take_due(lane, now, due_entry):
                 calls.append(self._begin(lane, entries, now))
-        for lane in dict.fromkeys(self.lanes[call.queue_url, call.kind] for call in calls):
-            while (
-                len(calls) < room
-                and lane.free_at <= now
-                and (entries := self._take_full_batch(lane, now))
-            ):
-                calls.append(self._begin(lane, entries, now))
         return calls
 
     def end(self, call: Call) -> bool:
@@ -283,23 +273,7 @@ class Agenda:
             self._fill_up(lane, entries, now)
         return entries
 
-    def _take_full_batch(self, lane: Lane, now: float) -> list[Entry]:
-        """Return the entries of a full call that is due soon; none if there is no such call.
-
-        It contains no second tries, because they pause for SQS's sake.
-        """
-        entries: list[Entry] = []
-        if _first_time(lane.waiting) <= now + TOGETHER_SECONDS:
-            self._fill_up(lane, entries, now, with_retries=False)
-        if len(entries) == SQS.most_entries:
-            return entries
-        for entry in entries:
-            self.put(entry.lease)
-        return []
-
-    def _fill_up(
-        self, lane: Lane, entries: list[Entry], now: float, *, with_retries: bool = True
-    ) -> None:
+    def _fill_up(self, lane: Lane, entries: list[Entry], now: float) -> None:
         """Add the next leases to a call that is made anyway, until it is full.
 
         So leases that were received at different times gradually share batches.
@@ -311,10 +285,8 @@ class Agenda:
             and (first := _first(lane.waiting)) is not None
         ):
             heapq.heappop(lane.waiting)
-            lease = first[2]
-            may_join = with_retries or not lease.attempts
-            if may_join and (entry := policy.early_entry_for(lease, now)) is not None:
-                lease.turn = 0
+            if (entry := policy.early_entry_for(first[2], now)) is not None:
+                first[2].turn = 0
                 entries.append(entry)
             else:
                 passed_over.append(first)
