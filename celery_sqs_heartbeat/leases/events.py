@@ -60,11 +60,14 @@ class EventKind(IdentityEnum):
     PERMISSION_GRANTED = "permission-granted"
 
 
-_LOSSES = {
+#: The events after which a message may become someone else's at any moment, with their names.
+LOSSES = {
     EventKind.LEASE_EXPIRED: "expired",
     EventKind.LEASE_LOST: "lost",
     EventKind.LEASE_CAPPED: "capped",
 }
+#: The events after which SQS delivers a message again.
+GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +173,7 @@ def loss_of(event: Event) -> str | None:
     """
     if event.kind is EventKind.LEASE_LOST and event.outcome is None:
         return None
-    return _LOSSES.get(event.kind)
+    return LOSSES.get(event.kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from celery_sqs_heartbeat.leases.events import HANDED_ON, EventKind
+from celery_sqs_heartbeat.leases.events import HANDED_ON, LOSSES, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 
 #: A message as SQS returned it.
@@ -26,8 +26,6 @@ WAITED_LONG = "waited long"
 NO_ROOM = "no room to wait"
 #: A message that is released for one of these did not stop its group itself.
 _BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
-#: After these events a message may become someone else's at any moment.
-_LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,7 +216,7 @@ class GroupOrder:
 
     def note(self, kind: EventKind, lease: Lease) -> None:
         """Update the order after an event of a lease."""
-        if kind in _LOSSES:
+        if kind in LOSSES:
             self.end(lease, is_deleted=False)
         elif kind is EventKind.LEASE_CAP_NEAR and self.waits_behind(lease):
             # It would start with too little time left. After another receive it has all its time.

@@ -328,7 +328,7 @@ class LinkedKeeper:
         # The delay as it was cut: the caller may have passed any type that acts as a number.
         message = held.message
         is_again = message is not None and is_sent_again(lease, message, lease.cause)
-        content = [content_of(message)] if message is not None and is_again else []
+        content = [content_of(message)] if message and is_again else []
         self._post(("release", held.name, lease.release_delay, lease.cause, *content))
 
     def _post(self, message: Message, *, is_urgent: bool = True) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from celery_sqs_heartbeat.current.table import Flag, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, Event, EventKind
+from celery_sqs_heartbeat.leases.events import GOING_BACK, NOT_DELIVERED, Event
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
 
@@ -26,7 +26,6 @@ _STATUSES = {
 }
 
 _UNKNOWN = Record(Mark.UNKNOWN)
-_LEFT = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -226,7 +225,7 @@ class HeldMessages:
 
     def note_event(self, event: Event) -> None:
         """Note an event of a lease: a release that SQS may still make."""
-        if event.kind in _LEFT and event.outcome is Outcome.UNKNOWN:
+        if event.kind in GOING_BACK and event.outcome is Outcome.UNKNOWN:
             held_until = event.at + event.slack
             key = (event.queue_url, event.message_id)
             self._note_unanswered(key, event.receipt_handle, held_until)

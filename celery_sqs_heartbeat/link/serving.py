@@ -13,7 +13,7 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.current.table import LeaseBoard
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
+from celery_sqs_heartbeat.leases.events import GOING_BACK, LOSSES, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.link.deliveries import Outlet
@@ -30,16 +30,7 @@ TICK_SECONDS = 0.1
 #: Kinds of messages about leases.
 _KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswered", "resume"})
 #: Events that a worker always needs: they change the messages it holds, or call its handlers.
-NEEDED = frozenset(
-    {
-        EventKind.LEASE_EXPIRED,
-        EventKind.LEASE_LOST,
-        EventKind.LEASE_CAPPED,
-        EventKind.LEASE_CAP_NEAR,
-        EventKind.MESSAGE_RELEASED,
-        EventKind.MESSAGE_LAPSING,
-    }
-)
+NEEDED = frozenset({*LOSSES, *GOING_BACK, EventKind.LEASE_CAP_NEAR})
 
 
 class LinkedLeases:
