@@ -11,8 +11,7 @@ from celery_sqs_heartbeat.leases.events import GOING_BACK, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import GroupOrder
 from celery_sqs_heartbeat.leases.policy import entry_for, may_be_saved, next_action
-from celery_sqs_heartbeat.leases.received_as import StaleCalls
-from celery_sqs_heartbeat.leases.recent import RecentKeys
+from celery_sqs_heartbeat.leases.received_as import RecentKeys, StaleCalls
 
 #: Too frequent to be worth a wake-up: they are only recorded.
 _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})

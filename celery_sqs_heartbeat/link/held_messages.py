@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import GOING_BACK, NOT_DELIVERED, Event
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
+from celery_sqs_heartbeat.leases.received_as import CAPACITY, RecentKeys
 
 _STATUSES = {
     Mark.HELD: LeaseStatus.OWNED,

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth, l
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
-from celery_sqs_heartbeat.leases.recent import RecentKeys
+from celery_sqs_heartbeat.leases.received_as import RecentKeys
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from celery_sqs_heartbeat.observe.watched import PolledQueue, StoppedGroups, Watched
 

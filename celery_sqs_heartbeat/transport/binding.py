@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.message import Arrived
-from celery_sqs_heartbeat.leases.recent import RecentKeys
+from celery_sqs_heartbeat.leases.received_as import RecentKeys
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import ClientPool

@@ -12,7 +12,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.message import Arrived
-from celery_sqs_heartbeat.leases.recent import RecentEnds
+from celery_sqs_heartbeat.leases.received_as import RecentEnds
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.transport.delivery import Deliverer
