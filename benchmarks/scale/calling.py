@@ -11,7 +11,7 @@ import time
 
 from benchmarks.scale.adapters import TERMS, sqs_at
 from benchmarks.scale.messages import QUEUE, messages
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import SQS, Action, Lease
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 

@@ -13,7 +13,7 @@ from benchmarks.scale.adapters import TERMS
 from benchmarks.scale.kept import CYCLE
 from benchmarks.scale.messages import QUEUE, TASK, messages
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Outcome
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, Outcome
 from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
 from celery_sqs_heartbeat.leases.received_as import Receive
 

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
 

@@ -18,8 +18,7 @@ from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
-from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, MOST_HANGING, Call, Event, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, LeaseView
 from celery_sqs_heartbeat.leases.message import (
     group_of,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.events import Answer, Call, CallKind, Entry, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs, receipt_of
 from celery_sqs_heartbeat.leases.register import Board, Register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.leases.calls import CallKind, Entry
+from celery_sqs_heartbeat.leases.events import CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 
 #: First pause after a temporary error, in seconds. A dropped packet no longer matters by then.

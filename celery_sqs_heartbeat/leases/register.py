@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from celery_sqs_heartbeat.leases.agenda import Agenda
-from celery_sqs_heartbeat.leases.calls import Answer, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import GOING_BACK, Event, EventKind
+from celery_sqs_heartbeat.leases.events import GOING_BACK, Answer, Entry, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import GroupOrder
 from celery_sqs_heartbeat.leases.policy import entry_for, may_be_saved, next_action

@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.events import (
+    REFUSALS,
+    Answer,
+    Call,
+    CallKind,
+    Entry,
+    EventKind,
+    Outcome,
+)
 from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.policy import EXTENDABLE
 from celery_sqs_heartbeat.leases.register import Register

@@ -13,8 +13,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.current.table import Flag, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import GOING_BACK, NOT_DELIVERED, Event
+from celery_sqs_heartbeat.leases.events import GOING_BACK, NOT_DELIVERED, Event, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.received_as import CAPACITY, RecentKeys
 

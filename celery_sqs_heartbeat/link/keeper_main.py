@@ -22,8 +22,7 @@ from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, KeeperHealth
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, NOT_DELIVERED, KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.deliveries import Outlet

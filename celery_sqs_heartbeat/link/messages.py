@@ -17,8 +17,7 @@ from typing import Any
 from botocore import UNSIGNED
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.held_messages import HeldMessage

@@ -16,7 +16,7 @@ from botocore import exceptions
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.sending import make_call, sending_while
 
 logger = get_logger(__name__)

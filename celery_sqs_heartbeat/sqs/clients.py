@@ -16,7 +16,7 @@ from botocore.credentials import CredentialProvider, CredentialResolver, Refresh
 from botocore.session import get_session
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.events import MAX_CALLS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS, NewSession
 from celery_sqs_heartbeat.sqs.sending import guard, prepare_calls
 

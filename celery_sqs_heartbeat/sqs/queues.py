@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import SQS, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes, of_exception
 

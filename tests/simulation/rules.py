@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.receiving.intake import CLOSED
 from tests.simulation.truth import LOST, MessageTruth, Violation

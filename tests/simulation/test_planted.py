@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import lease_engine
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import GroupOrder, Message
 from celery_sqs_heartbeat.leases.received_as import StaleCalls

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse, HeadersDict
 from urllib3 import HTTPResponse
 
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs import sending
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs

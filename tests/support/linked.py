@@ -16,7 +16,7 @@ from weakref import finalize
 from celery_sqs_heartbeat.current.table import REACH, LeaseBoard, Table
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs

@@ -28,8 +28,7 @@ import pytest
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Call, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
 from tests.unit.scripts import names_of, pairs, text_of, value_of

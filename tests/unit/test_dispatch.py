@@ -17,7 +17,7 @@ from botocore.exceptions import ConnectionClosedError
 
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.leases.message import content_of
 from celery_sqs_heartbeat.receiving.reception import MessageSender

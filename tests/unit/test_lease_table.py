@@ -25,7 +25,7 @@ from celery_sqs_heartbeat.current.table import (
     key_of,
 )
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of

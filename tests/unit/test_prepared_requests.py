@@ -21,7 +21,7 @@ from botocore.session import get_session
 from hypothesis import given
 from moto import mock_aws
 
-from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import CallKind, Outcome
 from celery_sqs_heartbeat.sqs import sending
 from celery_sqs_heartbeat.sqs.clients import new_client
 from celery_sqs_heartbeat.sqs.sending import make_call, prepare_calls

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery_sqs_heartbeat.current.table import RECORD_BYTES, Flag, key_of
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.message import Arrived
 from tests.support.linked import CHANNEL, Linked, message_of

@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import least_beside
+from celery_sqs_heartbeat.leases.events import least_beside
 from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.link import messages
 from tests.support.linked import CHANNEL, message_of

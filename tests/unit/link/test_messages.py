@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.link import frames, messages
 from celery_sqs_heartbeat.link.frames import BrokenLink, LineReader
