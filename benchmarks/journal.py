@@ -21,8 +21,7 @@ from pathlib import Path
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.fields import Origin, fields_of, line_of
 from celery_sqs_heartbeat.journal.reading import closed_segments
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 
 TASKS = ("shop.tasks.send_invoice", "shop.tasks.resize_image", "reports.tasks.nightly")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.page_data import PageData

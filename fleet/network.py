@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock

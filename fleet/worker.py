@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
+from celery_sqs_heartbeat.leases.events import WORKER_DIED, Call, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from fleet import profile

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from celery_sqs_heartbeat.common.journal_facts import Identity
-from celery_sqs_heartbeat.leases.calls import Entry
+from celery_sqs_heartbeat.leases.events import Entry
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue

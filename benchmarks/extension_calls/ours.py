@@ -8,7 +8,7 @@ from benchmarks.extension_calls.queue import Held, Queue
 from benchmarks.extension_calls.ways import Extending, Way
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
 from celery_sqs_heartbeat.settings import Rules, Settings

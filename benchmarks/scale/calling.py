@@ -11,9 +11,8 @@ import time
 
 from benchmarks.scale.adapters import TERMS, sqs_at
 from benchmarks.scale.messages import QUEUE, messages
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Lease
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Lease
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 
@@ -26,7 +25,7 @@ def full_call() -> Call:
             Action.EXTEND,
             TERMS.visibility_timeout,
         )
-        for message, _ in messages(SQS.most_changed)
+        for message, _ in messages(SQS.most_entries)
     ]
     return Call(CallKind.CHANGE_VISIBILITY, QUEUE, tuple(entries), 0.0)
 

@@ -21,8 +21,7 @@ from benchmarks.scale.adapters import TERMS, sqs_at
 from benchmarks.scale.kept import CYCLE, Kept
 from benchmarks.scale.messages import QUEUE, TASK, messages
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Call, Event, EventKind, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 #: An extension counts as late if less than this is left of the lease, in seconds.

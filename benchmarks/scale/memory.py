@@ -13,8 +13,9 @@ from benchmarks.scale.adapters import TERMS
 from benchmarks.scale.kept import CYCLE
 from benchmarks.scale.messages import QUEUE, TASK, messages
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Outcome
-from celery_sqs_heartbeat.leases.message import receive_of
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, Outcome
+from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
+from celery_sqs_heartbeat.leases.received_as import Receive
 
 
 def bytes_per_lease(leases: int) -> float:
@@ -24,15 +25,18 @@ def bytes_per_lease(leases: int) -> float:
     tracemalloc.start(1)
     for index, (message, task_id) in enumerate(given):
         sent_at = CYCLE * (index + 1) / leases
-        receive = receive_of(
-            QUEUE,
-            message,
+        receive = Receive(
+            queue_url=QUEUE,
+            message_id=str(message["MessageId"]),
+            receipt_handle=str(message["ReceiptHandle"]),
+            receive_count=receive_count_of(message),
+            sent_time=time_of(message, "SentTimestamp"),
+            first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
             hidden_for=TERMS.visibility_timeout,
             sent_at=sent_at,
             arrived_at=sent_at,
             task=TASK,
             task_id=task_id,
-            max_receive_count=None,
         )
         book.receive(receive, terms=TERMS)
         book.take_events()

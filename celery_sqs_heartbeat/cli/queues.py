@@ -18,7 +18,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from celery_sqs_heartbeat.cli.broker import Broker
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.sqs import adapter
 from celery_sqs_heartbeat.sqs.clients import new_client

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.consumer.received import Message
-from celery_sqs_heartbeat.leases.recent import RecentEnds
+from celery_sqs_heartbeat.leases.received_as import RecentEnds
 
 #: How often a loop that waits checks whether a poll is open, in seconds. Polls begin when there is
 #: room for messages, but not if the system granted no thread then.

@@ -22,11 +22,10 @@ from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHear
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, KeeperHealth
-from celery_sqs_heartbeat.leases.lease import LeaseTerms, LeaseView
+from celery_sqs_heartbeat.leases.lease import SQS, LeaseTerms, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings.release_delay import backoff
 from celery_sqs_heartbeat.sqs.long_polls import Poll, Raw, Receiving, Source
 from celery_sqs_heartbeat.sqs.plain_sqs import ATTRIBUTES, PlainSqs

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, WorkerInfo
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.message import queue_name
 

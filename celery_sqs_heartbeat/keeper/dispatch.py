@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.threads import CallerThreads
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.sqs.adapter import BotoSqs

@@ -6,25 +6,20 @@ import logging
 from collections.abc import Sequence
 
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
 
 logger = get_logger("celery_sqs_heartbeat")
 
+#: Of all other kinds: DEBUG.
 _LEVELS = {
-    EventKind.MESSAGE_RECEIVED: logging.DEBUG,
-    EventKind.TASK_STARTED: logging.DEBUG,
-    EventKind.LEASE_EXTENDED: logging.DEBUG,
     EventKind.EXTENSION_FAILED: logging.INFO,
     EventKind.LEASE_EXPIRED: logging.WARNING,
     EventKind.LEASE_LOST: logging.WARNING,
     EventKind.LEASE_CAPPED: logging.WARNING,
     EventKind.LEASE_CAP_NEAR: logging.WARNING,
-    EventKind.MESSAGE_RELEASED: logging.DEBUG,
     EventKind.MESSAGE_LAPSING: logging.INFO,
-    EventKind.MESSAGE_DELETED: logging.DEBUG,
     EventKind.DELETE_FAILED: logging.INFO,
     EventKind.DELETE_ABANDONED: logging.ERROR,
     EventKind.PERMISSION_DENIED: logging.ERROR,
@@ -39,7 +34,7 @@ _LISTED = 100
 
 def log_event(event: Event) -> None:
     """Log one event, at the level of its kind."""
-    level = _LEVELS[event.kind]
+    level = _LEVELS.get(event.kind, logging.DEBUG)
     if event.kind is EventKind.DELETE_ABANDONED and event.outcome is Outcome.LOST:
         # The lease had expired. The message becomes visible, and is deleted at its next receive.
         level = logging.WARNING

@@ -18,12 +18,16 @@ from celery_sqs_heartbeat.common.threads import AutoResetEvent
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
-from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, MOST_HANGING, Call, Event, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, LeaseView
-from celery_sqs_heartbeat.leases.message import receive_of
+from celery_sqs_heartbeat.leases.message import (
+    group_of,
+    receive_count_of,
+    sequence_number_of,
+    time_of,
+)
 from celery_sqs_heartbeat.leases.policy import is_ours
-from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.leases.register import Board
 
 if TYPE_CHECKING:
@@ -173,15 +177,21 @@ class LeaseEngine:
 
         def begin(book: LeaseBook, now: float) -> ReceivedAs:
             self._least_threshold = min(self._least_threshold, terms.threshold)
-            receive = receive_of(
-                queue_url,
-                message,
+            receive = Receive(
+                queue_url=queue_url,
+                message_id=str(message["MessageId"]),
+                receipt_handle=str(message["ReceiptHandle"]),
+                receive_count=receive_count_of(message),
                 hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
                 sent_at=now if sent_at is None else sent_at,
                 arrived_at=now,
                 task=task,
                 task_id=task_id,
                 max_receive_count=max_receive_count,
+                sent_time=time_of(message, "SentTimestamp"),
+                first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
+                group=group_of(message),
+                sequence_number=sequence_number_of(message),
             )
             return book.receive(receive, terms=terms)
 

@@ -8,25 +8,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.policy import (
-    CALL_KIND,
-    GATHER_SECONDS,
-    call_patience,
-    due_time,
-    early_entry_for,
-    next_action,
-    urgency,
-)
-from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 
 #: The most calls of one kind that wait for an answer from one queue. A queue whose calls hang must
 #: not take every connection from the others.
 MAX_CALLS_PER_LANE = 4
-#: A call takes with it the full calls of its queue that are due within so many seconds. Calls that
-#: are made at the same time need fewer wake-ups of threads than one call every few milliseconds.
-TOGETHER_SECONDS = 0.05
 #: How many leases that can't join a call may be skipped while it is filled up.
 _MAX_PASSED_OVER = 10
 #: Dead entries tolerated in a heap beyond the number of leases before it is cleaned.
@@ -46,7 +34,6 @@ class Lane:
     expire sooner. Both are lazy: an entry is dead if its number is not its lease's `turn`.
 
     Attributes:
-        most_entries: How many entries a call may have.
         waiting: The leases that wait, by due time.
         ready: The leases that are due, by urgency.
         in_flight: Calls that wait for their answer.
@@ -58,7 +45,6 @@ class Lane:
 
     queue_url: str
     kind: CallKind
-    most_entries: int
     waiting: list[HeapEntry] = field(default_factory=list, repr=False)
     ready: list[HeapEntry] = field(default_factory=list, repr=False)
     in_flight: int = 0
@@ -84,14 +70,8 @@ class Lane:
 class Lanes(dict[tuple[str, CallKind], Lane]):
     """Lanes by queue and kind of call. Each begins when it is first looked up."""
 
-    def __init__(self, service: ServiceTraits) -> None:
-        super().__init__()
-        self._service = service
-
     def __missing__(self, key: tuple[str, CallKind]) -> Lane:
-        _, kind = key
-        most = self._service.most_deleted if kind is CallKind.DELETE else self._service.most_changed
-        lane = self[key] = Lane(*key, most)
+        lane = self[key] = Lane(*key)
         return lane
 
 
@@ -109,8 +89,8 @@ class Agenda:
         lanes: The leases that wait for calls.
     """
 
-    def __init__(self, service: ServiceTraits = SQS) -> None:
-        self.lanes = Lanes(service)
+    def __init__(self) -> None:
+        self.lanes = Lanes()
         #: An entry is dead if its time is not its lease's `watched_until`.
         self._expiries: list[HeapEntry] = []
         self._numbers, self._call_numbers = itertools.count(1), itertools.count(1)
@@ -147,11 +127,14 @@ class Agenda:
             waits_for_others: Whether it has no place until the calls of other leases have ended.
         """
         number, lease.turn = next(self._numbers), 0
-        action = None if waits_for_others or lease.pending is not None else next_action(lease)
+        action = (
+            None if waits_for_others or lease.pending is not None else policy.next_action(lease)
+        )
         if action is not None:
-            lane = self.lanes[lease.queue_url, CALL_KIND[action]]
+            lane = self.lanes[lease.queue_url, policy.CALL_KIND[action]]
             lease.turn = number
-            self._push(lane.waiting, (due_time(lease, action), number, lease), _has_turn)
+            due = lease.extend_at if action is Action.EXTEND else lease.end_at
+            self._push(lane.waiting, (due, number, lease), _has_turn)
         if lease.expires_at < lease.watched_until and _may_expire(lease):
             lease.watched_until = lease.expires_at
             self._push(self._expiries, (lease.expires_at, number, lease), _is_watched)
@@ -173,9 +156,9 @@ class Agenda:
             return now
         lane = self.lanes[lease.queue_url, CallKind.DELETE]
         lane.gathered += 1
-        if lane.gathered >= lane.most_entries:
+        if lane.gathered >= SQS.most_entries:
             return now
-        return max(now, (now if lane.held > 1 else lane.sent_at) + GATHER_SECONDS)
+        return max(now, (now if lane.held > 1 else lane.sent_at) + policy.GATHER_SECONDS)
 
     def pop_expired(self, now: float) -> Iterator[Lease]:
         """Yield the leases that have expired by `now`, and stop watching them."""
@@ -189,17 +172,10 @@ class Agenda:
         for each in self.lanes.values():
             while _first_time(each.waiting) <= now:
                 _, number, lease = heapq.heappop(each.waiting)
-                self._push(each.ready, (urgency(lease), number, lease), _has_turn)
+                self._push(each.ready, (policy.urgency(lease), number, lease), _has_turn)
         calls: list[Call] = []
         while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
             if entries := self._take_due(lane, now, due_entry):
-                calls.append(self._begin(lane, entries, now))
-        for lane in dict.fromkeys(self.lanes[call.queue_url, call.kind] for call in calls):
-            while (
-                len(calls) < room
-                and lane.free_at <= now
-                and (entries := self._take_full_batch(lane, now))
-            ):
                 calls.append(self._begin(lane, entries, now))
         return calls
 
@@ -281,7 +257,7 @@ class Agenda:
         """
         entries: list[Entry] = []
         is_probe = lane.probe_at > -math.inf
-        most = 1 if is_probe else lane.most_entries
+        most = 1 if is_probe else SQS.most_entries
         while (
             len(entries) < most
             and (first := _first(lane.ready)) is not None
@@ -297,38 +273,20 @@ class Agenda:
             self._fill_up(lane, entries, now)
         return entries
 
-    def _take_full_batch(self, lane: Lane, now: float) -> list[Entry]:
-        """Return the entries of a full call that is due soon; none if there is no such call.
-
-        It contains no second tries, because they pause for SQS's sake.
-        """
-        entries: list[Entry] = []
-        if _first_time(lane.waiting) <= now + TOGETHER_SECONDS:
-            self._fill_up(lane, entries, now, with_retries=False)
-        if len(entries) == lane.most_entries:
-            return entries
-        for entry in entries:
-            self.put(entry.lease)
-        return []
-
-    def _fill_up(
-        self, lane: Lane, entries: list[Entry], now: float, *, with_retries: bool = True
-    ) -> None:
+    def _fill_up(self, lane: Lane, entries: list[Entry], now: float) -> None:
         """Add the next leases to a call that is made anyway, until it is full.
 
         So leases that were received at different times gradually share batches.
         """
         passed_over: list[HeapEntry] = []
         while (
-            len(entries) < lane.most_entries
+            len(entries) < SQS.most_entries
             and len(passed_over) < _MAX_PASSED_OVER
             and (first := _first(lane.waiting)) is not None
         ):
             heapq.heappop(lane.waiting)
-            lease = first[2]
-            may_join = with_retries or not lease.attempts
-            if may_join and (entry := early_entry_for(lease, now)) is not None:
-                lease.turn = 0
+            if (entry := policy.early_entry_for(first[2], now)) is not None:
+                first[2].turn = 0
                 entries.append(entry)
             else:
                 passed_over.append(first)
@@ -342,10 +300,10 @@ class Agenda:
         lane.in_flight += 1
         lane.sent_at = now
         # A call that is not full takes all acks that wait.
-        is_full = len(entries) == lane.most_entries
+        is_full = len(entries) == SQS.most_entries
         lane.gathered = max(0, lane.gathered - len(entries)) if is_full else 0
         threshold = min(entry.lease.terms.threshold for entry in entries)
-        self._out[call.number] = (call, now + call_patience(threshold))
+        self._out[call.number] = (call, now + policy.call_patience(threshold))
         return call
 
 

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.events import Answer, Call, CallKind, Entry, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs, receipt_of
 from celery_sqs_heartbeat.leases.register import Board, Register
 from celery_sqs_heartbeat.leases.results import Results
-from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 
 class LeaseBook(Register):
@@ -25,19 +23,13 @@ class LeaseBook(Register):
     Args:
         jitter: Returns a random number from 0 to 1 for the pauses between tries.
         board: Shows every change of a lease, if given.
-        service: What the service permits.
 
     Attributes:
         results: Applies SQS's answers, and knows what queues refuse.
     """
 
-    def __init__(
-        self,
-        jitter: Callable[[], float],
-        board: Board | None = None,
-        service: ServiceTraits = SQS,
-    ) -> None:
-        super().__init__(board, service)
+    def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
+        super().__init__(board)
         self.results = Results(self, jitter)
 
     def receive(self, receive: Receive, *, terms: LeaseTerms) -> ReceivedAs:
@@ -228,22 +220,19 @@ class LeaseBook(Register):
         lease.status = LeaseStatus.REFUSED if is_refused else LeaseStatus.OWNED
         lease.limit = self.stale_calls.limit(key, handle)
         limit = self.stale_calls.limit(key, handle, receive.sent_at)
-        lease.take_receive(
-            handle,
-            receive_count=receive.receive_count,
-            sent_at=receive.sent_at,
-            hidden_until=receive.arrived_at + receive.hidden_for,
-            hidden_for=receive.hidden_for,
-            counts_for=limit,
-            expires_at=policy.first_expiry(
-                sent_at=receive.sent_at,
-                arrived_at=receive.arrived_at,
-                visibility_timeout=min(receive.hidden_for, limit),
-                threshold=min(lease.terms.threshold, limit),
-            ),
-        )
-        lease.is_exclusive = is_certain
         self.add_handle(lease, handle)
+        lease.receipt_handle, lease.receive_count = handle, receive.receive_count
+        lease.received_at, lease.last_timeout = receive.sent_at, receive.hidden_for
+        lease.attempts = lease.extensions = 0
+        lease.is_isolated, lease.is_exclusive = False, is_certain
+        expires_at = policy.first_expiry(
+            sent_at=receive.sent_at,
+            arrived_at=receive.arrived_at,
+            visibility_timeout=min(receive.hidden_for, limit),
+            threshold=min(lease.terms.threshold, limit),
+        )
+        lease.lasts_until(expires_at, limit)
+        lease.hidden_until = max(expires_at, receive.arrived_at + receive.hidden_for)
         self.order.add(lease)
         if lease.goal is Goal.DELETE:
             lease.end_at = receive.arrived_at

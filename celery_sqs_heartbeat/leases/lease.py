@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.leases.service import SQS
-
 #: The longest lease by default: five seconds below the hard limit, as the
 #: SQS Developer Guide advises, so that a request delayed on its way is not refused.
 DEFAULT_MAX_LEASE_SECONDS = 43_195.0
@@ -16,6 +14,25 @@ DEFAULT_MAX_LEASE_SECONDS = 43_195.0
 #: Extend when less than this part of the visibility timeout is left. Two thirds of it
 #: pass without a call, and the last third has room for many retries.
 DEFAULT_THRESHOLD_PART = 1 / 3
+
+
+class SQS:
+    """The limits of SQS. Times are in seconds.
+
+    SQS API reference: ReceiveMessage, ChangeMessageVisibilityBatch, DeleteMessageBatch. The longest
+    hold: SQS Developer Guide, "Visibility timeout".
+
+    Attributes:
+        most_received: The most messages that one receive returns.
+        most_entries: The most entries of one call that extends and releases, or deletes.
+        longest_timeout: The longest visibility timeout.
+        longest_hold: How long a message stays hidden after its receive at most.
+        longest_wait: The longest long poll.
+    """
+
+    most_received = most_entries = 10
+    longest_timeout = longest_hold = 43_200
+    longest_wait = 20
 
 
 class IdentityEnum(enum.Enum):
@@ -65,7 +82,6 @@ class LeaseTerms:
     Attributes:
         extend_late: Whether to extend it after it has expired, while its task runs or waits.
             Not if the task is stopped then: no one would need the hidden message.
-        longest_hold: How long a message stays hidden after its receive at most.
         in_order: Whether messages of one group of a FIFO queue run one after the other.
     """
 
@@ -75,7 +91,6 @@ class LeaseTerms:
     extend: bool = True
     extend_late: bool = True
     in_order: bool = False
-    longest_hold: float = SQS.longest_hold
 
     @classmethod
     def of(cls, visibility_timeout: int, threshold: float | None = None) -> LeaseTerms:
@@ -200,41 +215,10 @@ class Lease:
         """Whether its message has a place in its group. Only FIFO queues number messages."""
         return self.terms.in_order and self.group is not None and self.sequence_number is not None
 
-    def take_receive(
-        self,
-        receipt_handle: str,
-        *,
-        receive_count: int,
-        sent_at: float,
-        expires_at: float,
-        hidden_until: float,
-        hidden_for: int,
-        counts_for: float = math.inf,
-    ) -> None:
-        """Begin, or continue, under the handle of the latest receive."""
-        self.add_handle(receipt_handle)
-        self.receipt_handle = receipt_handle
-        self.receive_count = receive_count
-        self.received_at = sent_at
-        self.hidden_until = max(expires_at, hidden_until)
-        self.last_timeout = hidden_for
-        self.lasts_until(expires_at, counts_for)
-        self.attempts = self.extensions = 0
-        self.is_isolated = False
-        self.is_exclusive = True
-
     def add_handle(self, receipt_handle: str) -> None:
         """Remember a handle under which the message was received."""
         if self.handles and receipt_handle not in self.handles:
             self.more_handles = (*self.handles, receipt_handle)
-
-    def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
-        """Return whether its latest receive is newer than another, which has arrived late.
-
-        It compares both values. Counts start again when a message returns from a dead-letter
-        queue, and of two polls that wait at the same time, the later may receive it first.
-        """
-        return receive_count < self.receive_count and sent_at < self.received_at
 
     def lasts_until(self, expires_at: float, counts_for: float) -> None:
         """Set the expiry, and plan the next extension before it.

@@ -6,11 +6,11 @@ import base64
 import json
 from bisect import insort
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from celery_sqs_heartbeat.leases.events import HANDED_ON, EventKind
+from celery_sqs_heartbeat.leases.events import HANDED_ON, LOSSES, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.received_as import Receive
 
 #: A message as SQS returned it.
 Message = dict[str, Any]
@@ -26,38 +26,25 @@ WAITED_LONG = "waited long"
 NO_ROOM = "no room to wait"
 #: A message that is released for one of these did not stop its group itself.
 _BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
-#: After these events a message may become someone else's at any moment.
-_LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
 
 
-def receive_of(
-    queue_url: str,
-    message: Mapping[str, Any],
-    *,
-    hidden_for: int,
-    sent_at: float,
-    arrived_at: float,
-    task: str | None,
-    task_id: str | None,
-    max_receive_count: int | None,
-) -> Receive:
-    """Return the receive of a message as SQS returned it; see `Receive` for the arguments."""
-    return Receive(
-        queue_url=queue_url,
-        message_id=str(message["MessageId"]),
-        receipt_handle=str(message["ReceiptHandle"]),
-        receive_count=receive_count_of(message),
-        hidden_for=hidden_for,
-        sent_at=sent_at,
-        arrived_at=arrived_at,
-        task=task,
-        task_id=task_id,
-        max_receive_count=max_receive_count,
-        sent_time=time_of(message, "SentTimestamp"),
-        first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
-        group=group_of(message),
-        sequence_number=sequence_number_of(message),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrived:
+    """A received message with its lease, on its way to its consumer.
+
+    Attributes:
+        queue: The worker's name for its queue.
+        message: As SQS returned it.
+    """
+
+    queue: str
+    message: Message = field(repr=False)
+    lease: Lease
+
+    @property
+    def handle(self) -> str:
+        """Its receipt handle."""
+        return str(self.message["ReceiptHandle"])
 
 
 def receive_count_of(message: Mapping[str, Any]) -> int:
@@ -229,7 +216,7 @@ class GroupOrder:
 
     def note(self, kind: EventKind, lease: Lease) -> None:
         """Update the order after an event of a lease."""
-        if kind in _LOSSES:
+        if kind in LOSSES:
             self.end(lease, is_deleted=False)
         elif kind is EventKind.LEASE_CAP_NEAR and self.waits_behind(lease):
             # It would start with too little time left. After another receive it has all its time.

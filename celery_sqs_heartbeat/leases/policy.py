@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
-from celery_sqs_heartbeat.leases.calls import CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.events import CallKind, Entry
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 
 #: First pause after a temporary error, in seconds. A dropped packet no longer matters by then.
 RETRY_SECONDS = 0.05
@@ -108,27 +106,10 @@ def next_timeout(lease: Lease, now: float) -> int:
     return timeout if now + timeout > lease.expires_at else 0
 
 
-class Held(Protocol):
-    """The attributes of a lease that decide how long it may last. Times are monotonic seconds."""
-
-    @property
-    def terms(self) -> LeaseTerms:
-        """The rules for the lease."""
-
-    @property
-    def held_since(self) -> float:
-        """When the first of its receives was sent."""
-
-    @property
-    def received_at(self) -> float:
-        """When its latest receive was sent."""
-
-
-def lease_end(lease: Held) -> float:
+def lease_end(lease: Lease) -> float:
     """Return when the lease must end, in monotonic seconds."""
-    terms = lease.terms
-    limit = min(terms.max_lease, terms.longest_hold)
-    return min(lease.held_since + limit, lease.received_at + terms.longest_hold)
+    limit = min(lease.terms.max_lease, SQS.longest_hold)
+    return min(lease.held_since + limit, lease.received_at + SQS.longest_hold)
 
 
 def is_near_its_end(lease: Lease, now: float) -> bool:
@@ -141,7 +122,7 @@ def is_near_its_end(lease: Lease, now: float) -> bool:
     return is_last or now >= end - (1 - NEAR_THE_END_PART) * (end - lease.held_since)
 
 
-def is_half_over(lease: Held, now: float) -> bool:
+def is_half_over(lease: Lease, now: float) -> bool:
     """Return whether half of the lease's maximum time has passed.
 
     It is for a message that has waited until now to be run. After another receive it has all
@@ -153,7 +134,7 @@ def is_half_over(lease: Held, now: float) -> bool:
 
 def cut_release_delay(lease: Lease, delay: float, now: float) -> int:
     """Return the release delay that SQS will accept, in whole seconds, rounded up."""
-    ceiling = math.floor(lease.received_at + lease.terms.longest_hold - now)
+    ceiling = math.floor(lease.received_at + SQS.longest_hold - now)
     return max(0, min(math.ceil(delay), ceiling))
 
 
@@ -203,28 +184,15 @@ def retry_delay(attempts: int, *, margin: float, throttled: bool, jitter: float)
     return max(MIN_RETRY_SECONDS, pause * (0.5 + 0.5 * jitter))
 
 
-def probe_delay(refusals: int, *, jitter: float) -> float:
-    """Return the pause before a queue is probed again, in seconds.
-
-    Args:
-        refusals: Refused probes in a row, at least 1; each doubles the pause.
-        jitter: 0 to 1, random: spreads probes over the upper half of the pause.
-    """
-    return _refused_delay(refusals, jitter, MAX_PROBE_SECONDS)
-
-
-def refused_delete_delay(refusals: int, *, jitter: float) -> float:
-    """Return the pause before a refused delete is tried again, in seconds.
+def refused_delay(refusals: int, *, longest: float, jitter: float) -> float:
+    """Return the pause after a refusal, before the next try, in seconds.
 
     Args:
         refusals: Refused tries in a row, at least 1; each doubles the pause.
+        longest: The longest pause.
         jitter: 0 to 1, random: spreads tries over the upper half of the pause.
     """
-    return _refused_delay(refusals, jitter, MAX_REFUSED_DELETE_SECONDS)
-
-
-def _refused_delay(count: int, jitter: float, longest: float) -> float:
-    pause = min(PROBE_SECONDS * 2.0 ** min(count - 1, 16), longest)
+    pause = min(PROBE_SECONDS * 2.0 ** min(refusals - 1, 16), longest)
     return pause * (0.5 + 0.5 * jitter)
 
 
@@ -239,12 +207,12 @@ def call_patience(threshold: float) -> float:
 
 def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
     """Return how many leases can be kept with this many full batches a second."""
-    return math.floor(calls_per_second * SQS.most_changed * (visibility_timeout - threshold))
+    return math.floor(calls_per_second * SQS.most_entries * (visibility_timeout - threshold))
 
 
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second it takes to keep this many leases."""
-    return leases / SQS.most_changed / (visibility_timeout - threshold)
+    return leases / SQS.most_entries / (visibility_timeout - threshold)
 
 
 def next_action(lease: Lease) -> Action | None:
@@ -260,11 +228,6 @@ def next_action(lease: Lease) -> Action | None:
     if lease.attempts and extendable and lease.extend_at < lease.end_at:
         return Action.EXTEND
     return Action.DELETE
-
-
-def due_time(lease: Lease, action: Action) -> float:
-    """Return when an action is due, in monotonic seconds."""
-    return lease.extend_at if action is Action.EXTEND else lease.end_at
 
 
 def urgency(lease: Lease) -> float:

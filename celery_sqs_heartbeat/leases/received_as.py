@@ -18,21 +18,31 @@ A call whose answer was lost stays open, because SQS may perform it however late
 while the timeouts are the same. A call that SQS answered with HTTP 500 is not open: it was
 performed before that answer, or not at all. A call that SQS refused was not performed. FIFO queues
 refuse an old handle. They are treated the same way, because the case is rare.
+
+Also here: which messages were received lately, and how fast they end.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.recent import CAPACITY
 
 _Key = tuple[str, str]
+#: How many keys are remembered: several minutes of a fast worker's messages, in about 15 MB.
+CAPACITY = 65_536
+#: A poll takes less than half a second: as many messages as end in that will be wanted soon. The
+#: mean is of four such spans, because on a busy machine several messages end at once.
+PACE_SECONDS = 0.5
+_SPANS = 4
+
+Key = TypeVar("Key", bound=Hashable)
 #: After any other answer, SQS has changed nothing and will change nothing.
 _MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
@@ -256,8 +266,12 @@ class Receive:
         lease.group, lease.sequence_number = self.group, self.sequence_number
 
     def is_older_than(self, lease: Lease) -> bool:
-        """Return whether SQS answered it before the latest receive of the lease."""
-        return lease.is_newer_than(self.receive_count, self.sent_at)
+        """Return whether SQS answered it before the latest receive of the lease.
+
+        It compares both values. Counts start again when a message returns from a dead-letter
+        queue, and of two polls that wait at the same time, the later may receive it first.
+        """
+        return self.receive_count < lease.receive_count and self.sent_at < lease.received_at
 
 
 def receipt_of(
@@ -282,3 +296,55 @@ def receipt_of(
     if is_released and stale_calls.spare(key, handle):
         return ReceivedAs.RELEASED
     return ReceivedAs.FINISHED if is_finished else ReceivedAs.NEW
+
+
+class RecentKeys(Generic[Key]):
+    """Remembers the newest keys, and forgets the oldest.
+
+    For example, the messages whose task has succeeded: SQS may deliver a message again even
+    after it confirmed the delete (standard queues deliver "at least once").
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._keys: OrderedDict[Key, None] = OrderedDict()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def add(self, key: Key) -> None:
+        """Remember a key."""
+        self._keys[key] = None
+        self._keys.move_to_end(key)
+        if len(self._keys) > self._capacity:
+            self._keys.popitem(last=False)
+
+    def discard(self, key: Key) -> None:
+        """Forget a key, if it is remembered."""
+        self._keys.pop(key, None)
+
+
+class RecentEnds:
+    """Tells how fast messages end. One thread at a time may count.
+
+    Attributes:
+        is_known: Whether any message has ended yet.
+    """
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self._ends: deque[float] = deque()
+
+    def note(self, now: float) -> None:
+        """Note that a message ends now."""
+        self.is_known = True
+        self._ends.append(now)
+
+    def count(self, now: float) -> int:
+        """Return how many end in half a second, by the mean of the last two."""
+        while self._ends and self._ends[0] < now - _SPANS * PACE_SECONDS:
+            self._ends.popleft()
+        return (len(self._ends) + _SPANS // 2) // _SPANS

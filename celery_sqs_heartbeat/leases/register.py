@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from celery_sqs_heartbeat.leases.agenda import Agenda
-from celery_sqs_heartbeat.leases.calls import Answer, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import GOING_BACK, Answer, Entry, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import GroupOrder
 from celery_sqs_heartbeat.leases.policy import entry_for, may_be_saved, next_action
-from celery_sqs_heartbeat.leases.received_as import StaleCalls
-from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.leases.service import ServiceTraits
+from celery_sqs_heartbeat.leases.received_as import RecentKeys, StaleCalls
 
-_GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 #: Too frequent to be worth a wake-up: they are only recorded.
 _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
 
@@ -48,8 +44,8 @@ class Register:
         has_news: Whether `take_events` would return any event that is worth a wake-up.
     """
 
-    def __init__(self, board: Board | None, service: ServiceTraits) -> None:
-        self.agenda = Agenda(service)
+    def __init__(self, board: Board | None) -> None:
+        self.agenda = Agenda()
         self.order = GroupOrder()
         self.stale_calls = StaleCalls()
         self.finished = RecentKeys[tuple[str, str]]()
@@ -197,7 +193,7 @@ class Register:
             answer: The answer of SQS that caused it, if any.
             cause: The reason in a word or two, for the log, the metrics and the journal.
         """
-        stops_group = kind in _GOING_BACK and self.order.is_stopped_by(lease)
+        stops_group = kind in GOING_BACK and self.order.is_stopped_by(lease)
         self._events.append(Event.of(kind, lease, now, answer, cause, stops_group=stops_group))
         self.has_news = self.has_news or kind not in _NO_NEWS
         self.order.note(kind, lease)

@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import (
-    Action,
-    Goal,
-    Lease,
-    LeaseStatus,
+from celery_sqs_heartbeat.leases.events import (
+    REFUSALS,
+    Answer,
+    Call,
+    CallKind,
+    Entry,
+    EventKind,
+    Outcome,
 )
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.policy import EXTENDABLE
 from celery_sqs_heartbeat.leases.register import Register
 
@@ -171,7 +173,9 @@ class Results:
             refused = self._refused.get((lease.queue_url, CallKind.DELETE))
             # Tries may have failed for other reasons, and other leases may have been refused.
             count = lease.attempts if refused is None else min(lease.attempts, refused.count)
-            pause = policy.refused_delete_delay(count, jitter=self._jitter())
+            pause = policy.refused_delay(
+                count, longest=policy.MAX_REFUSED_DELETE_SECONDS, jitter=self._jitter()
+            )
         lease.end_at = now + pause
 
     def _pause(self, lease: Lease, outcome: Outcome, now: float) -> float:
@@ -194,7 +198,9 @@ class Results:
         if answer.call.planned_at > refused.last_at:
             refused.count, refused.last_at = refused.count + 1, now
         if kind is CallKind.CHANGE_VISIBILITY:
-            pause = policy.probe_delay(refused.count, jitter=self._jitter())
+            pause = policy.refused_delay(
+                refused.count, longest=policy.MAX_PROBE_SECONDS, jitter=self._jitter()
+            )
             self._register.agenda.refuse(*key, now + pause)
             if self.is_refused(*key):
                 self._stop_leasing(answer.call.queue_url, now)
@@ -246,5 +252,5 @@ def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:
         # the delete of a deleted message, so LOST does not mean that an earlier try succeeded.
         return EventKind.DELETE_ABANDONED
     # After 12 hours SQS has made the message visible again, unless its queue is gone.
-    is_over = outcome in REFUSALS and now >= lease.received_at + lease.terms.longest_hold
+    is_over = outcome in REFUSALS and now >= lease.received_at + SQS.longest_hold
     return EventKind.DELETE_ABANDONED if is_over else EventKind.DELETE_FAILED

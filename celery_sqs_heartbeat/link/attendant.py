@@ -124,7 +124,7 @@ class Attendant:
         self.error: NoKeeper | None = None
         #: Called on its thread if it gives up although a keeper was ready before.
         self.on_given_up: Callable[[NoKeeper], object] = lambda error: None
-        _all.add(self)
+        _all.add(keeper)
 
     @property
     def is_ready(self) -> bool:
@@ -166,10 +166,6 @@ class Attendant:
             life.child.kill()
         self._keeper.detach()
         self._keeper.close_inlet()
-
-    def leave_to_parent(self) -> None:
-        """Close the link in a forked child: it must not stay open after its worker has exited."""
-        self._keeper.leave_to_parent()
 
     def _live(self) -> None:
         while not self._is_over.is_set():
@@ -383,12 +379,13 @@ class Attendant:
         return _Life(child, wire, liveness)
 
 
-_all: WeakSet[Attendant] = WeakSet()
+_all: WeakSet[LinkedKeeper] = WeakSet()
 
 
 def _leave_all_to_parent() -> None:
-    for attendant in tuple(_all):
-        attendant.leave_to_parent()
+    """Close the links in a forked child: they must not stay open after the worker has exited."""
+    for keeper in tuple(_all):
+        keeper.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_leave_all_to_parent)

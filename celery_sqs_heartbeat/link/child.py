@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 from celery_sqs_heartbeat.current.sharing import SharedFile
 from celery_sqs_heartbeat.current.table import Table
@@ -60,23 +59,6 @@ os.environ.update(environ)
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-
-
-class Child(Protocol):
-    """A keeper's process, as its worker sees it."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-
-    def has_ended(self) -> bool:
-        """Return whether it has ended. It leaves no zombie then."""
-
-    def kill(self) -> None:
-        """Kill it, and wait until it has ended."""
-
-    def describe_end(self) -> str:
-        """Return how it ended, in words."""
 
 
 class KeeperProcess:
@@ -170,6 +152,10 @@ class KeeperThread:
     def describe_end(self) -> str:
         """Return how it ended, as its process would have."""
         return "exit status 0" if self.has_ended() else "still running"
+
+
+#: A keeper, as its worker sees it.
+Child = KeeperProcess | KeeperThread
 
 
 def is_unfit(hanging: int, age: float) -> bool:
@@ -270,12 +256,9 @@ def _import_path() -> list[str]:
     Celery has its working folder on the path only while it imports the app. An import hook may
     have found this package elsewhere.
     """
-    return [*filter(_is_text, sys.path), "", str(Path(__file__).parents[2])]
-
-
-def _is_text(entry: object) -> bool:
-    # Python ignores others.
-    return isinstance(entry, str)
+    # Python ignores entries that are no text.
+    known = [entry for entry in sys.path if isinstance(entry, str)]
+    return [*known, "", str(Path(__file__).parents[2])]
 
 
 def _interpreter() -> str:

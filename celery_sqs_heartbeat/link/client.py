@@ -11,12 +11,12 @@ from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.common.threads import SignalSafeLock
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseView
-from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
+from celery_sqs_heartbeat.leases.message import Arrived, content_of, is_sent_again
 from celery_sqs_heartbeat.leases.policy import is_lost, is_ours
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.deliveries import MOST_READ, Credit, Inlet
 from celery_sqs_heartbeat.link.frames import Message, Wire
-from celery_sqs_heartbeat.link.held_messages import HandedOver, HeldMessage, HeldMessages
+from celery_sqs_heartbeat.link.held_messages import HeldMessage, HeldMessages
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 #: A new keeper must know all leases before it receives. After the last of these it reads no more.
@@ -47,7 +47,7 @@ class LinkedKeeper:
         *,
         clock: Callable[[], float] = clocks.now,
     ) -> None:
-        self.on_arrived: Callable[[list[tuple[int, HandedOver]]], object] = lambda arrived: None
+        self.on_arrived: Callable[[list[tuple[int, Arrived]]], object] = lambda arrived: None
         self._held_messages = held_messages
         self._inlet = inlet
         self._clock = clock
@@ -124,7 +124,7 @@ class LinkedKeeper:
                 # Received before the keeper had learned that its task has succeeded.
                 self.done(held.lease.receipt_handle)
                 continue
-            arrived.append((channel, HandedOver(queue=queue, message=message, lease=held.lease)))
+            arrived.append((channel, Arrived(queue=queue, message=message, lease=held.lease)))
         if arrived:
             self.on_arrived(arrived)
         return bool(arrived)
@@ -328,7 +328,7 @@ class LinkedKeeper:
         # The delay as it was cut: the caller may have passed any type that acts as a number.
         message = held.message
         is_again = message is not None and is_sent_again(lease, message, lease.cause)
-        content = [content_of(message)] if message is not None and is_again else []
+        content = [content_of(message)] if message and is_again else []
         self._post(("release", held.name, lease.release_delay, lease.cause, *content))
 
     def _post(self, message: Message, *, is_urgent: bool = True) -> None:

@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from celery_sqs_heartbeat.leases.calls import least_beside
+from celery_sqs_heartbeat.leases.events import least_beside
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.watching import wait_readable, wait_writable
 

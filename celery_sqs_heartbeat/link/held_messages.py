@@ -13,10 +13,9 @@ from typing import Any
 
 from celery_sqs_heartbeat.current.table import Flag, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, Event, EventKind
+from celery_sqs_heartbeat.leases.events import GOING_BACK, NOT_DELIVERED, Event, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
+from celery_sqs_heartbeat.leases.received_as import CAPACITY, RecentKeys
 
 _STATUSES = {
     Mark.HELD: LeaseStatus.OWNED,
@@ -26,26 +25,6 @@ _STATUSES = {
 }
 
 _UNKNOWN = Record(Mark.UNKNOWN)
-_LEFT = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HandedOver:
-    """A message that the keeper has handed over.
-
-    Attributes:
-        queue: The worker's name for its queue.
-        message: As SQS returned it.
-    """
-
-    queue: str
-    message: Mapping[str, Any] = field(repr=False)
-    lease: Lease
-
-    @property
-    def handle(self) -> str:
-        """Its receipt handle."""
-        return str(self.message["ReceiptHandle"])
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -245,7 +224,7 @@ class HeldMessages:
 
     def note_event(self, event: Event) -> None:
         """Note an event of a lease: a release that SQS may still make."""
-        if event.kind in _LEFT and event.outcome is Outcome.UNKNOWN:
+        if event.kind in GOING_BACK and event.outcome is Outcome.UNKNOWN:
             held_until = event.at + event.slack
             key = (event.queue_url, event.message_id)
             self._note_unanswered(key, event.receipt_handle, held_until)

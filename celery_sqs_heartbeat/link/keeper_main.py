@@ -21,16 +21,14 @@ from celery_sqs_heartbeat.common.threads import CallerThreads
 from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
-from celery_sqs_heartbeat.keeper.observability import Observability
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, KeeperHealth
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, NOT_DELIVERED, KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import GATHER_SECONDS, BrokenLink, Wire
 from celery_sqs_heartbeat.link.messages import ROOT, Hello, LinkHandler, read_config, read_hello
+from celery_sqs_heartbeat.link.observability import Observability
 from celery_sqs_heartbeat.link.serving import (
     TICK_SECONDS,
     KeeperEnd,
@@ -38,7 +36,7 @@ from celery_sqs_heartbeat.link.serving import (
     is_about_leases,
 )
 from celery_sqs_heartbeat.link.watching import WorkerLoop, WorkerProcesses, wait_readable
-from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.receiving.reception import MessageSender, Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.options import find_session_function
@@ -79,17 +77,7 @@ class KeeperMain:
         if logs:
             self._start_logging(hello.level)
         new_session = find_session_function(hello.session) if hello.session else None
-        self._observability = Observability(
-            journal=hello.journal,
-            new_session=new_session,
-            identity=hello.identity,
-            began_at=hello.began_at,
-            lines=table.sequence,
-            note_line=partial(setattr, table, "sequence"),
-            status=hello.status,
-            token=hello.token,
-            name=hello.name,
-        )
+        self._observability = Observability(hello, table, new_session)
         # A poll outlasts the timeouts of the other calls.
         self._clients, self._poll_clients = ClientPool(new_session), ClientPool(new_session)
         sqs = BotoSqs(self._clients, self._poll_clients, self._clients.address)
@@ -107,11 +95,10 @@ class KeeperMain:
             ),
             board=self._leases,
         )
-        self._sender = MessageSender(self._keeper, sqs.send_message, self._others.submit)
         self._reception = Reception(
             self._keeper,
             sqs=sqs,
-            sender=self._sender,
+            sender=MessageSender(self._keeper, sqs.send_message, self._others.submit),
             deliver=self._leases.deliver,
             keep=self._leases.keep,
             most_waiting=hello.most_waiting,
@@ -121,7 +108,6 @@ class KeeperMain:
             self._keeper,
             self._leases,
             self._wire.send,
-            self._sender,
             self._reception,
             wants_all=hello.wants_all,
         )
@@ -227,8 +213,8 @@ class KeeperMain:
             self._stats_at = now
             polled = [asdict(each) for each in self._reception.polled.view()]
             stats: dict[str, Any] = {"health": asdict(health), "polled": polled}
-            if self._observability.has_journal:
-                stats["journal"] = asdict(self._observability.journal_stats())
+            if (journal := self._observability.journal_stats) is not None:
+                stats["journal"] = asdict(journal)
             self._wire.send(("stats", stats))
 
     def _take_all(self, messages: Sequence[list[Any]]) -> None:
@@ -284,7 +270,7 @@ class KeeperMain:
         def end() -> None:
             waited = self._read_last_polls()
             left = flush_time_left(timeout, waited)
-            self._keeper.stop(left - self._sender.wait(left))
+            self._keeper.stop(left - self._reception.sender.wait(left))
             self._observability.close(has_stopped=has_stopped)
 
         ending = threading.Thread(target=end, name="sqs-heartbeat-end", daemon=True)

@@ -17,8 +17,7 @@ from typing import Any
 from botocore import UNSIGNED
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.held_messages import HeldMessage
@@ -28,30 +27,16 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 18
+VERSION = 19
 
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
 #: What the other end knows otherwise, or does not need.
-_NOT_SENT = frozenset(
-    {
-        "terms",
-        "limit",
-        "extend_at",
-        "goal",
-        "status",
-        "end_at",
-        "attempts",
-        "is_isolated",
-        "cap_is_near",
-        "pending",
-        "is_deleted",
-        "turn",
-        "watched_until",
-        "key",
-    }
+_NOT_SENT = (
+    "terms limit extend_at goal status end_at attempts is_isolated cap_is_near pending is_deleted "
+    "turn watched_until key"
 )
-_LEASE = tuple(field.name for field in fields(Lease) if field.name not in _NOT_SENT)
+_LEASE = tuple(field.name for field in fields(Lease) if field.name not in _NOT_SENT.split())
 _terms_of = attrgetter(*_TERMS)
 _event_of = attrgetter(*_EVENT)
 _lease_of = attrgetter(*_LEASE)

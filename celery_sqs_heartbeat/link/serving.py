@@ -12,16 +12,15 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.current.table import LeaseBoard
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import WORKER_DIED, Event, EventKind
+from celery_sqs_heartbeat.leases.events import GOING_BACK, LOSSES, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.link.deliveries import Outlet
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.messages import lease_fields, read_lease, read_queue
 from celery_sqs_heartbeat.link.watching import WorkerProcesses
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
 
 logger = logging.getLogger(__name__)
@@ -31,16 +30,7 @@ TICK_SECONDS = 0.1
 #: Kinds of messages about leases.
 _KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswered", "resume"})
 #: Events that a worker always needs: they change the messages it holds, or call its handlers.
-NEEDED = frozenset(
-    {
-        EventKind.LEASE_EXPIRED,
-        EventKind.LEASE_LOST,
-        EventKind.LEASE_CAPPED,
-        EventKind.LEASE_CAP_NEAR,
-        EventKind.MESSAGE_RELEASED,
-        EventKind.MESSAGE_LAPSING,
-    }
-)
+NEEDED = frozenset({*LOSSES, *GOING_BACK, EventKind.LEASE_CAP_NEAR})
 
 
 class LinkedLeases:
@@ -69,7 +59,7 @@ class LinkedLeases:
         """Hand messages over. Return how many of them have ended by now, and were not."""
         live = [each for each in messages if each.lease.handles[0] in self._handles]
         headed: list[tuple[Message, Mapping[str, Any]]] = [
-            ((channel, each.queue.name, *lease_fields(each.lease)), each.message) for each in live
+            ((channel, each.queue, *lease_fields(each.lease)), each.message) for each in live
         ]
         if headed and not self._outlet.send(headed):
             self.keep(live)
@@ -117,7 +107,6 @@ class KeeperEnd:
         keeper: The keeper that owns the leases.
         leases: The board of `keeper`.
         send: Sends the worker a message.
-        sender: Sends messages to SQS again.
         reception: Receives for the worker.
         wants_all: Whether the worker wants every event.
     """
@@ -127,7 +116,6 @@ class KeeperEnd:
         keeper: ThreadKeeper,
         leases: LinkedLeases,
         send: Callable[[Message], None],
-        sender: MessageSender,
         reception: Reception,
         *,
         wants_all: bool,
@@ -135,7 +123,6 @@ class KeeperEnd:
         self._keeper = keeper
         self._leases = leases
         self._send = send
-        self._sender = sender
         self._reception = reception
         self._wants_all = wants_all
 
@@ -175,8 +162,7 @@ class KeeperEnd:
         while held:
             for lease in held:
                 if not processes.may_run(self._leases.pids.get(lease.handles[0])):
-                    delay = self._reception.poll_left(lease)
-                    self._keeper.release(lease.receipt_handle, delay, WORKER_DIED)
+                    self._reception.release(lease.receipt_handle, 0, WORKER_DIED)
             held = self.held()
             if held:
                 time.sleep(TICK_SECONDS)
@@ -189,7 +175,7 @@ class KeeperEnd:
             case ["done", name]:
                 self._note(name, self._keeper.done(name))
             case ["release", name, delay, cause, *content]:
-                self._note(name, self._release(name, delay, cause, *content))
+                self._note(name, self._reception.release(name, delay, cause, *content))
             case ["drop", name, cause]:
                 self._note(name, self._keeper.let_expire(name, cause))
             case ["finished", list(keys)]:
@@ -216,23 +202,6 @@ class KeeperEnd:
             case _:
                 return False
         return True
-
-    def _release(
-        self, name: str, delay: float, cause: str, content: Mapping[str, Any] | None = None
-    ) -> bool:
-        """Release a message, as soon as no poll of an ended consumer could receive it.
-
-        Its answer would be released, too. But the message would have used up a receive, and after
-        `maxReceiveCount` of them SQS moves it to the dead-letter queue.
-
-        Args:
-            content: The message's content, if it must be sent again instead.
-        """
-        lease = self._keeper.find(name)
-        delay = max(delay, self._reception.poll_left(lease) if lease is not None else 0.0)
-        if content is not None:
-            return self._sender.send_again(name, content, delay, cause)
-        return self._keeper.release(name, delay, cause)
 
     def _note(self, name: str, is_known: bool) -> bool:
         if not is_known:

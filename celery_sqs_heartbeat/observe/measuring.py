@@ -8,12 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, NamedTuple, TypeVar
 
 from celery_sqs_heartbeat.common.journal_facts import JournalStats
-from celery_sqs_heartbeat.leases.calls import CallKind
-from celery_sqs_heartbeat.leases.events import Event, EventKind, KeeperHealth, loss_of
+from celery_sqs_heartbeat.leases.events import CallKind, Event, EventKind, KeeperHealth, loss_of
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseView
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
-from celery_sqs_heartbeat.leases.recent import RecentKeys
+from celery_sqs_heartbeat.leases.received_as import RecentKeys
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from celery_sqs_heartbeat.observe.watched import PolledQueue, StoppedGroups, Watched
 

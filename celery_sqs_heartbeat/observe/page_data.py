@@ -11,8 +11,14 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from celery_sqs_heartbeat.leases.calls import CallKind
-from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind, KeeperHealth, loss_of
+from celery_sqs_heartbeat.leases.events import (
+    DUE_LATER,
+    CallKind,
+    Event,
+    EventKind,
+    KeeperHealth,
+    loss_of,
+)
 from celery_sqs_heartbeat.leases.lease import LeaseView
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.measuring import (

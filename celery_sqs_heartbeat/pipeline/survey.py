@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.calls import REFUSALS
+from celery_sqs_heartbeat.leases.events import REFUSALS
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.pipeline.tables.durations import Histogram
 from celery_sqs_heartbeat.settings import Rules

@@ -21,22 +21,7 @@ from dataclasses import dataclass, field
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG, Message
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Arrived:
-    """A message that was received and has a lease, but is not handed over yet."""
-
-    queue: ConsumedQueue
-    message: Message = field(repr=False)
-    lease: Lease
-
-    @property
-    def handle(self) -> str:
-        """Its receipt handle."""
-        return str(self.message["ReceiptHandle"])
+from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG, Arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +126,7 @@ class GroupWaitlist:
     def leave(self, cause: str, queue: str) -> None:
         """Release all waiting messages of a queue."""
         for key, group in tuple(self._waiting.items()):
-            if all(each.arrived.queue.name == queue for each in group):
+            if all(each.arrived.queue == queue for each in group):
                 self._waiting.pop(key, None)
                 for each in reversed(group):
                     self._release(each.arrived, cause)

@@ -20,6 +20,7 @@ from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.message import (
     GROUP_STOPPED,
+    Arrived,
     Message,
     group_of,
     sequence_number_of,
@@ -27,7 +28,7 @@ from celery_sqs_heartbeat.leases.message import (
 )
 from celery_sqs_heartbeat.leases.policy import is_confirmed
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
 logger = get_logger(__name__)
@@ -197,7 +198,7 @@ class Intake:
                 "sqs-heartbeat: message %s of %s is not started: too little was left of its "
                 "visibility timeout when it arrived, and SQS confirmed no extension",
                 arrived.lease.message_id,
-                arrived.queue.name,
+                arrived.queue,
             )
         return over
 
@@ -229,7 +230,7 @@ class Intake:
                     if is_fifo and group_of(message) in left_to_sqs:
                         behind.append(handle)
                     elif (lease := self._keeper.find(handle)) is not None:
-                        fresh.append(Arrived(queue=queue, message=message, lease=lease))
+                        fresh.append(Arrived(queue=queue.name, message=message, lease=lease))
                 for handle in reversed(behind):
                     self._keeper.release(handle, cause=GROUP_STOPPED)
         except BaseException:
@@ -311,7 +312,7 @@ class Intake:
         for batch in [each for each in self._batches if each.queue.name in self._ended]:
             self._batches.remove(batch)
             self._release([*batch.ours, *batch.left])
-        ended = [each for each in self._ready if each.queue.name in self._ended]
+        ended = [each for each in self._ready if each.queue in self._ended]
         for each in ended:
             self._ready.remove(each)
         self._release(ended)

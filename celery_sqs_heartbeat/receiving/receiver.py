@@ -14,9 +14,9 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import least_beside
+from celery_sqs_heartbeat.leases.events import least_beside
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.message import Message
-from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake

@@ -1,29 +1,43 @@
-"""All that a worker's keeper receives: the receivers of its channels, and what they share."""
+"""All that a worker's keeper receives: the receivers of its channels, and what they share.
+
+It releases what no one takes, and sends messages again that a release would make dead letters,
+although their tasks never started. The new message has the same body, so the same task id, and its
+receives count from 1. The old one is deleted once SQS has confirmed the send. See
+docs/decisions/2026-11-28-send-again.md.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.threads import wait_for
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import WORKER_DIED
-from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.leases.message import content_of, is_sent_again
+from celery_sqs_heartbeat.leases.events import SENT_AGAIN, WORKER_DIED
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.message import Arrived, content_of, is_sent_again
 from celery_sqs_heartbeat.observe.watched import PolledQueues
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import CLOSED, Intake
 from celery_sqs_heartbeat.receiving.receiver import Receiver, ends_at
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 
+logger = get_logger(__name__)
+
 #: How late an answer may be when a worker ends, in seconds. It is read even if the machine or the
 #: network stalls for a moment. With the longest poll and the shortest flush, the worker ends within
 #: Kubernetes' 30 s.
 READ_GRACE = 3.0
+#: The longest delay of a sent message, in seconds (SQS API reference, SendMessage, DelaySeconds).
+MAX_DELAY_SECONDS = 900
 
 
 class Reception:
@@ -41,6 +55,7 @@ class Reception:
     Attributes:
         polled: Records how SQS answers the polls.
         is_urgent: Whether messages must be visible at once, because their worker has died.
+        sender: Sends messages again.
     """
 
     def __init__(
@@ -58,7 +73,7 @@ class Reception:
         self.is_urgent = False
         self._keeper = keeper
         self._sqs = sqs
-        self._sender = sender
+        self.sender = sender
         self._deliver = deliver
         self._keep = keep
         self._concurrency = concurrency
@@ -144,6 +159,28 @@ class Reception:
         polls = (poll for poll in self.polls if self._heir(poll.source.name) is None)
         return max(0.0, ends_at(polls, lease.queue_url) - self._keeper.now())
 
+    def release(
+        self,
+        receipt_handle: str,
+        delay: float,
+        cause: str,
+        content: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Release a message, as soon as no poll of an ended consumer could receive it.
+
+        Its answer would be released, too. But the message would have used up a receive, and after
+        `maxReceiveCount` of them SQS moves it to the dead-letter queue. False if no lease has that
+        handle.
+
+        Args:
+            content: The message's content, if it must be sent again instead.
+        """
+        lease = self._keeper.find(receipt_handle)
+        delay = max(delay, self.poll_left(lease) if lease is not None else 0.0)
+        if content is not None:
+            return self.sender.send_again(receipt_handle, content, delay, cause)
+        return self._keeper.release(receipt_handle, delay, cause)
+
     def _receiver(self, channel: int) -> Receiver:
         # Its queues and its room come from different threads.
         with self._lock:
@@ -184,10 +221,98 @@ class Reception:
         """Make a message visible again that no one takes, or send it again."""
         handle = message["ReceiptHandle"]
         lease = self._keeper.find(handle)
-        if lease is None:
-            return
-        delay = self.poll_left(lease)
-        if is_sent_again(lease, message, cause):
-            self._sender.send_again(handle, content_of(message), delay, cause)
+        if lease is not None:
+            is_again = is_sent_again(lease, message, cause)
+            self.release(handle, 0, cause, content_of(message) if is_again else None)
+
+
+class MessageSender:
+    """Replaces messages of a keeper by copies.
+
+    Args:
+        send: Sends a copy, and returns its id; see `BotoSqs.send_message`.
+        run: Runs a function on another thread.
+    """
+
+    def __init__(
+        self,
+        keeper: ThreadKeeper,
+        send: Callable[..., str],
+        run: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self._keeper = keeper
+        self._send = send
+        self._run = run
+        self._sending: set[str] = set()
+
+    def send_again(
+        self, receipt_handle: str, content: Mapping[str, Any], delay: float, cause: str
+    ) -> bool:
+        """Send a message again, then delete it. False if no lease has that handle.
+
+        It is released instead if SQS does not confirm the send, or if it is not certainly ours.
+
+        Args:
+            delay: The seconds until it becomes visible.
+            cause: The reason for the release.
+        """
+        lease = self._keeper.find(receipt_handle)
+        if (
+            lease is None
+            or lease.goal is not Goal.HOLD
+            or not (lease.is_exclusive and self._keeper.owns(receipt_handle))
+        ):
+            return self._keeper.release(receipt_handle, delay, cause)
+        self._sending.add(receipt_handle)
+        try:
+            self._run(partial(self._replace, lease, receipt_handle, content, delay, cause))
+        except RuntimeError:
+            # No thread is free, and the system refuses a new one.
+            self._sending.discard(receipt_handle)
+            return self._keeper.release(receipt_handle, delay, cause)
+        return True
+
+    def wait(self, timeout: float) -> float:
+        """Wait until SQS has answered every send. Return how long that took, in seconds."""
+        if not self._sending:
+            return 0.0
+        began = time.monotonic()
+        wait_for(lambda: not self._sending or None, timeout)
+        return min(time.monotonic() - began, timeout)
+
+    def _replace(
+        self,
+        lease: Lease,
+        receipt_handle: str,
+        content: Mapping[str, Any],
+        delay: float,
+        cause: str,
+    ) -> None:
+        # Without a delay of its own, the message would get its queue's.
+        options: dict[str, Any] = {"DelaySeconds": min(math.ceil(delay), MAX_DELAY_SECONDS)}
+        if lease.group is not None:
+            options["MessageGroupId"] = lease.group
+        subject = (lease.message_id, lease.queue_url, lease.task, lease.task_id)
+        try:
+            copy = self._send(lease.queue_url, content, **options)
+        except Exception as error:
+            logger.warning(
+                "sqs-heartbeat: message %s of %s, task %s[%s], was received for the last time "
+                "(maxReceiveCount), its task has not started, and it can't be sent again: %s. It "
+                "is released, and SQS moves it to the dead-letter queue. Permit sqs:SendMessage, "
+                "or raise maxReceiveCount",
+                *subject,
+                error,
+            )
+            self._keeper.release(receipt_handle, delay, cause)
         else:
-            self._keeper.release(handle, delay, cause)
+            logger.info(
+                "sqs-heartbeat: message %s of %s, task %s[%s], was received for the last time "
+                "(maxReceiveCount), and its task has not started (%s): it was sent again as %s",
+                *subject,
+                cause,
+                copy,
+            )
+            self._keeper.done(receipt_handle, SENT_AGAIN)
+        finally:
+            self._sending.discard(receipt_handle)

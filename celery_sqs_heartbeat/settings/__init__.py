@@ -11,12 +11,7 @@ from celery_sqs_heartbeat.common.values import closest, is_path, is_whole, resem
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.settings.address import (
-    is_loopback,
-    parse_address,
-    parse_target,
-    token_fault,
-)
+from celery_sqs_heartbeat.settings import address
 from celery_sqs_heartbeat.settings.release_delay import seconds
 from celery_sqs_heartbeat.settings.rules import (
     DEFAULT_INTERVAL,
@@ -64,7 +59,7 @@ def _valid(parse: Callable[[Any], object]) -> Reader:
 
 
 def _token(value: Any) -> Any:
-    if fault := token_fault(value):
+    if fault := address.token_fault(value):
         raise ValueError(fault)
     return value
 
@@ -91,11 +86,11 @@ class Settings:
     )
     flush_timeout: float = setting(seconds, FLUSH_SECONDS)
     interval: float | None = setting(positive)
-    journal: str | None = setting(_valid(parse_target))
+    journal: str | None = setting(_valid(address.parse_target))
     keeper_timeout: float = setting(positive, DEFAULT_KEEPER_TIMEOUT)
     otel: bool = setting(_FLAG, False)
     session: str | None = setting(obeying(is_path, "'module:function', as 'proj.aws:new_session'"))
-    status: str | None = setting(_valid(parse_address))
+    status: str | None = setting(_valid(address.parse_address))
     status_token: str | None = setting(_token, shown=False)
     rules: Rules = field(default_factory=Rules)
     queues: Mapping[str, Rules] = field(default_factory=dict)
@@ -293,8 +288,8 @@ def _status_faults(settings: Settings, given: Mapping[str, Any]) -> Iterator[str
     """
     if settings.status is None or "status_token" in given:
         return
-    host, _ = parse_address(settings.status)
-    if not is_loopback(host):
+    host, _ = address.parse_address(settings.status)
+    if not address.is_loopback(host):
         yield (
             f"{PREFIX}status={settings.status!r}: other machines can reach it, so it needs "
             f"{PREFIX}status_token; or bind it to 127.0.0.1"

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.values import closest, import_named, is_number, is_path
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
 
 #: Doublings after which any delay is longer than SQS allows.
 _MOST_DOUBLINGS = 64

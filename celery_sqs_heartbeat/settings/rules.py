@@ -10,10 +10,10 @@ from celery_sqs_heartbeat.common.values import is_whole
 from celery_sqs_heartbeat.leases.lease import (
     DEFAULT_MAX_LEASE_SECONDS,
     DEFAULT_THRESHOLD_PART,
+    SQS,
     LeaseTerms,
 )
 from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
-from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, read_release_delay, seconds
 
 #: The longest sleep of the keeper by default, in seconds.

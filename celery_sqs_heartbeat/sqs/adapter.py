@@ -12,25 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    CredentialRetrievalError,
-    EndpointConnectionError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    ParamValidationError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore import exceptions
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.sqs.prepared_requests import make_call
-from celery_sqs_heartbeat.sqs.sending import sending_while
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Outcome
+from celery_sqs_heartbeat.sqs.sending import make_call, sending_while
 
 logger = get_logger(__name__)
 
@@ -40,87 +27,28 @@ DEFAULT_VISIBILITY_TIMEOUT = 30
 #: The error codes of the SQS API reference ("Common errors" and the errors of
 #: ChangeMessageVisibility, DeleteMessage and their batch forms), by their last
 #: dotted segment: JSON and query protocol, and other servers, prefix them differently.
-_BY_CODE = {
-    **dict.fromkeys(
-        (
-            "ReceiptHandleIsInvalid",
-            "MessageNotInflight",
-        ),
-        Outcome.LOST,
-    ),
+_CODES = {
+    Outcome.LOST: "ReceiptHandleIsInvalid MessageNotInflight",
     # SQS returns these for a queue that is gone, and for one that a policy hides from us.
-    **dict.fromkeys(("QueueDoesNotExist", "NonExistentQueue"), Outcome.NO_QUEUE),
-    **dict.fromkeys(
-        (
-            "RequestThrottled",
-            "Throttling",
-            "ThrottlingException",
-            "ThrottledException",
-            "TooManyRequestsException",
-            "RequestLimitExceeded",
-            "OverLimit",
-            "KmsThrottled",
-            "SlowDown",
-            "PriorRequestNotComplete",
-        ),
-        Outcome.THROTTLED,
-    ),
-    **dict.fromkeys(
-        (
-            "AccessDenied",
-            "AccessDeniedException",
-            "UnauthorizedOperation",
-            "NotAuthorized",
-            "KmsAccessDenied",
-            "OptInRequired",
-        ),
-        Outcome.DENIED,
-    ),
-    **dict.fromkeys(
-        (
-            "InvalidParameterValue",
-            "InvalidParameterCombination",
-            "InvalidAttributeValue",
-            "InvalidAddress",
-            "InvalidIdFormat",
-            "InvalidBatchEntryId",
-            "InvalidQueryParameter",
-            "BatchEntryIdsNotDistinct",
-            "EmptyBatchRequest",
-            "TooManyEntriesInBatchRequest",
-            "MissingParameter",
-            "MalformedInput",
-            "MalformedQueryString",
-            "SerializationException",
-            "ValidationError",
-            "ValidationException",
-            "UnsupportedOperation",
-        ),
-        Outcome.MALFORMED,
-    ),
+    Outcome.NO_QUEUE: "QueueDoesNotExist NonExistentQueue",
+    Outcome.THROTTLED: "RequestThrottled Throttling ThrottlingException ThrottledException "
+    "TooManyRequestsException RequestLimitExceeded OverLimit KmsThrottled SlowDown "
+    "PriorRequestNotComplete",
+    Outcome.DENIED: "AccessDenied AccessDeniedException UnauthorizedOperation NotAuthorized "
+    "KmsAccessDenied OptInRequired",
+    Outcome.MALFORMED: "InvalidParameterValue InvalidParameterCombination InvalidAttributeValue "
+    "InvalidAddress InvalidIdFormat InvalidBatchEntryId InvalidQueryParameter "
+    "BatchEntryIdsNotDistinct EmptyBatchRequest TooManyEntriesInBatchRequest MissingParameter "
+    "MalformedInput MalformedQueryString SerializationException ValidationError "
+    "ValidationException UnsupportedOperation",
     # The credentials are being replaced, or a clock is wrong. Both are usually temporary. If not,
     # the worker can't work at all, and kombu reports it.
-    **dict.fromkeys(
-        (
-            "AuthFailure",
-            "InvalidAccessKeyId",
-            "InvalidClientTokenId",
-            "InvalidSecurity",
-            "InvalidSignatureException",
-            "MissingAuthenticationToken",
-            "SignatureDoesNotMatch",
-            "UnrecognizedClientException",
-            "ExpiredToken",
-            "ExpiredTokenException",
-            "RequestExpired",
-            "RequestTimeTooSkewed",
-            "InternalError",
-            "InternalFailure",
-            "ServiceUnavailable",
-        ),
-        Outcome.FAILED,
-    ),
+    Outcome.FAILED: "AuthFailure InvalidAccessKeyId InvalidClientTokenId InvalidSecurity "
+    "InvalidSignatureException MissingAuthenticationToken SignatureDoesNotMatch "
+    "UnrecognizedClientException ExpiredToken ExpiredTokenException RequestExpired "
+    "RequestTimeTooSkewed InternalError InternalFailure ServiceUnavailable",
 }
+_BY_CODE = {code: outcome for outcome, codes in _CODES.items() for code in codes.split()}
 
 #: Refusals that share the code InvalidParameterValue and differ by their text, in
 #: lower case. The first means the 12-hour limit, the others an expired or stale handle.
@@ -134,15 +62,15 @@ _BY_TEXT = (
 
 #: There are no credentials to sign a call with.
 NO_CREDENTIALS = (
-    CredentialRetrievalError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
+    exceptions.CredentialRetrievalError,
+    exceptions.MetadataRetrievalError,
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.SSOError,
+    exceptions.TokenRetrievalError,
 )
 #: Nothing was sent.
-_NOT_SENT = (*NO_CREDENTIALS, EndpointConnectionError, ConnectTimeoutError)
+_NOT_SENT = (*NO_CREDENTIALS, exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)
 
 
 def of_error(error: Mapping[str, Any]) -> Outcome:
@@ -157,7 +85,7 @@ def of_error(error: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
-def is_answer_to(error: ClientError, operation: str) -> bool:
+def is_answer_to(error: exceptions.ClientError, operation: str) -> bool:
     """Return whether an error is SQS's answer to an operation or its batch form.
 
     boto3 renews credentials within the call that needs them. An error of the renewal, such as
@@ -172,7 +100,7 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
     Args:
         operation: The action that was called, by its name in the SQS API reference.
     """
-    if isinstance(error, ClientError):
+    if isinstance(error, exceptions.ClientError):
         if not is_answer_to(error, operation):
             return Outcome.FAILED
         outcome = of_error(error.response.get("Error", {}))
@@ -185,7 +113,7 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
             return Outcome.UNSURE
         # Higher codes come from a proxy in front of the server, which may still be working.
         return Outcome.UNKNOWN if status > 500 else outcome
-    if isinstance(error, ParamValidationError):
+    if isinstance(error, exceptions.ParamValidationError):
         return Outcome.MALFORMED
     if isinstance(error, _NOT_SENT):
         return Outcome.FAILED
@@ -281,7 +209,7 @@ class BotoSqs:
             answer = self._make(call, may_send)
         except ConfigurationError as error:
             return self._not_sent(call, error)
-        except (ClientError, BotoCoreError, OSError) as error:
+        except (exceptions.ClientError, exceptions.BotoCoreError, OSError) as error:
             shown = _without_handles(repr(error), call)
             logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
             return [of_exception(error, call.kind.value)] * len(call.entries)

@@ -16,10 +16,9 @@ from botocore.credentials import CredentialProvider, CredentialResolver, Refresh
 from botocore.session import get_session
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.events import MAX_CALLS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS, NewSession
-from celery_sqs_heartbeat.sqs.prepared_requests import prepare_calls
-from celery_sqs_heartbeat.sqs.sending import guard
+from celery_sqs_heartbeat.sqs.sending import guard, prepare_calls
 
 #: The limits of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before its leases expire.

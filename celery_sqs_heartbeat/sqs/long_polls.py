@@ -19,7 +19,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.threads import AutoResetEvent
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp
 

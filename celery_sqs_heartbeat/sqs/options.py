@@ -12,8 +12,8 @@ from botocore.config import Config
 
 from celery_sqs_heartbeat.common.values import NotImportable, import_named, is_number, is_whole
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.message import is_fifo
-from celery_sqs_heartbeat.leases.service import SQS
 
 #: The entries of kombu's `client-config` that limit a call's duration, in seconds.
 TIMEOUTS = ("connect_timeout", "read_timeout")

@@ -12,8 +12,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import short_config
 from celery_sqs_heartbeat.sqs.long_polls import ANSWER_SECONDS, MAX_POLLS
-from celery_sqs_heartbeat.sqs.prepared_requests import prepare_calls
-from celery_sqs_heartbeat.sqs.sending import guard
+from celery_sqs_heartbeat.sqs.sending import guard, prepare_calls
 
 #: What to return with each message. All servers know the older parameter `AttributeNames`.
 ATTRIBUTES = {

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.events import Outcome
+from celery_sqs_heartbeat.leases.lease import SQS, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes, of_exception
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Stops a call that its keeper has given up, and keeps calls off dead connections.
+"""How calls are sent: not if they were given up, not on dead connections, and with less CPU.
 
 A call can hang before anything is sent, for example while credentials are renewed. By then its
 leases have joined another call. If it were still sent, it could hide a message that was released
@@ -7,16 +7,34 @@ in the meantime.
 A firewall forgets connections that are idle, and drops silently what is sent on them later. A call
 on such a connection takes as long as its timeout. If the next one found another such connection,
 the leases of both would run out.
+
+For each call boto3 checks the parameters, resolves the endpoint and builds the same headers. That
+takes as long as its signature. Here it does so once for each client and operation. And one poll is
+often like the one before: then the request is sent again as it was signed. AWS accepts a signature
+for five minutes ("Troubleshooting Signature Version 4", AWS IAM user guide).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass, field
+from inspect import currentframe
+from itertools import islice, takewhile
+from traceback import walk_stack
 from typing import Any
 
+from botocore import xform_name
+from botocore.awsrequest import AWSPreparedRequest, create_request_object
 from botocore.client import BaseClient
+from botocore.endpoint import convert_to_response_dict
+from botocore.exceptions import ClientError
+from botocore.hooks import first_non_none_response
+from botocore.parsers import create_parser
 
 from celery_sqs_heartbeat.common import clock
 
@@ -79,3 +97,137 @@ def guard(client: Any) -> None:
 def _refuse_given_up(**_: Any) -> None:
     if not _may_send.get()():
         raise CallGivenUp("the call took too long before it was sent")
+
+
+#: The content type of SQS's JSON protocol. Requests of its older protocol are not repeated.
+_JSON = "application/x-amz-json-1.0"
+_parser = create_parser("json")
+#: An attribute of clients whose requests may be repeated.
+_PREPARED = "sqs_heartbeat_prepared"
+#: How long a signed request is sent again, in seconds. The credentials may change.
+_SIGNED_SECONDS = 5.0
+#: How many signed requests are kept: the polls of each queue ask for one to ten messages.
+_MOST_SIGNED = 200
+#: Names code that may change each request of each client (botocore's experimental plugins).
+_PLUGINS = "BOTOCORE_EXPERIMENTAL__PLUGINS"
+
+
+def prepare_calls(client: Any) -> None:
+    """Let `make_call` repeat the requests of a boto3 client.
+
+    Only for clients to which no one else has added event handlers: of boto3's events, a repeated
+    request emits `before-send`, and `choose-signer` and `before-sign` if it is signed again.
+    Plugins and Sentry's SDK add handlers to every client, so with them it does nothing. A second
+    call does nothing.
+    """
+    is_boto3s = BaseClient.__init__.__module__ == BaseClient.__module__
+    is_new = isinstance(client, BaseClient) and not hasattr(client, _PREPARED)
+    if is_new and is_boto3s and not os.environ.get(_PLUGINS):
+        setattr(client, _PREPARED, _PreparedCalls(client))
+
+
+def make_call(client: Any, operation: str, params: Mapping[str, Any]) -> Any:
+    """Make a call and return SQS's answer, as boto3 returns it.
+
+    Args:
+        client: It chooses timeouts, credentials and connections: a long poll needs one whose read
+            timeout is longer than the wait.
+        operation: The name of the operation in the SQS API reference.
+        params: Strings, numbers, and lists and dicts of such.
+
+    Raises:
+        Exception: Any error that the client's method raises.
+    """
+    calls = getattr(client, _PREPARED, None)
+    requests = calls.requests if isinstance(calls, _PreparedCalls) else {}
+    prepared = requests.get(operation)
+    if prepared is None:
+        return getattr(client, xform_name(operation))(**params)
+    try:
+        return prepared.repeat(client, params)
+    except BaseException as error:
+        # boto3 makes the next call, in case something refuses only repeated requests.
+        requests.pop(operation, None)
+        if not isinstance(error, ClientError):
+            # The connection may be dead.
+            client.close()
+        raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Prepared:
+    """A request that boto3 has prepared, without its signature, and what sent it."""
+
+    request: Mapping[str, Any]
+    model: Any
+    signer: Any
+    endpoint: Any
+    #: By its body: when a request was signed, in seconds of `clock.now`, and the request.
+    signed: dict[bytes, tuple[float, AWSPreparedRequest]] = field(default_factory=dict)
+
+    def repeat(self, client: Any, params: Mapping[str, Any]) -> Any:
+        """Send the request again with other parameters, and return the answer to it."""
+        name = self.model.name
+        request = self._signed(json.dumps(params).encode())
+        answers = client.meta.events.emit(f"before-send.sqs.{name}", request=request)
+        response = first_non_none_response(answers)
+        if response is None:
+            response = self.endpoint.http_session.send(request)
+        parsed = _parser.parse(
+            convert_to_response_dict(response, self.model), self.model.output_shape
+        )
+        if response.status_code >= 300:
+            raise ClientError(parsed, name)
+        return parsed
+
+    def _signed(self, body: bytes) -> AWSPreparedRequest:
+        now = clock.now()
+        signed_at, request = self.signed.get(body, (0.0, None))
+        if request is None or now - signed_at > _SIGNED_SECONDS:
+            context = dict(self.request["context"])
+            unsigned = create_request_object({**self.request, "body": body, "context": context})
+            self.signer.sign(self.model.name, unsigned)
+            request = self.endpoint.prepare_request(unsigned)
+            if self.model.name != "ReceiveMessage":  # No other call is made again.
+                return request
+            if len(self.signed) >= _MOST_SIGNED:
+                self.signed.clear()
+            self.signed[body] = now, request
+        # Handlers may change what is sent, but not what is sent next.
+        sent = copy(request)
+        sent.headers = request.headers.copy()
+        return sent
+
+
+class _PreparedCalls:
+    """The requests that boto3 has prepared for one client, by operation."""
+
+    def __init__(self, client: Any) -> None:
+        self.requests: dict[str, _Prepared] = {}
+        self._signer: Any = None
+        client.meta.events.register("before-call.sqs", self._note_signer)
+        client.meta.events.register("needs-retry.sqs", self._note)
+
+    def _note_signer(self, request_signer: Any, **_: Any) -> None:
+        self._signer = request_signer
+
+    def _note(
+        self, response: Any, endpoint: Any, operation: Any, request_dict: Any, **_: Any
+    ) -> None:
+        """Keep a request that SQS has answered, if it is a call of `make_call`."""
+        is_done = response is not None and response[0].status_code == 200
+        if is_done and request_dict["headers"].get("Content-Type") == _JSON and _is_boto3_alone():
+            self.requests[operation.name] = _Prepared(
+                request=request_dict, model=operation, signer=self._signer, endpoint=endpoint
+            )
+
+
+def _is_boto3_alone() -> bool:
+    """Return whether only boto3's code runs between `make_call` and here.
+
+    Other code may be an instrumentation, which must see each call.
+    """
+    callers = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(currentframe()))
+    # The first two are this function and the event's handler.
+    between = takewhile(__name__.__ne__, islice(callers, 2, None))
+    return all(name.startswith("botocore.") for name in between)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.testing import errors
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.message import LARGEST, SimulatedMessage

@@ -12,8 +12,8 @@ from typing import Any
 
 from botocore import xform_name
 
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.message import FIFO_SUFFIX
-from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.sqs.names import is_queue_name
 from celery_sqs_heartbeat.testing import attributes, errors, model
 from celery_sqs_heartbeat.testing.errors import SqsError
@@ -322,7 +322,7 @@ def _check_batch(entries: list[Request]) -> None:
     """Refuse a batch that SQS refuses as a whole."""
     if not entries:
         raise SqsError(f"{_PREFIX}EmptyBatchRequest", "There should be at least one entry.")
-    if len(entries) > SQS.most_changed:
+    if len(entries) > SQS.most_entries:
         text = f"Maximum number of entries per request are 10. You have sent {len(entries)}."
         raise SqsError(f"{_PREFIX}TooManyEntriesInBatchRequest", text)
     ids = [entry["Id"] for entry in entries]

@@ -11,17 +11,10 @@ from typing import Any
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from celery_sqs_heartbeat.common.escaping import get_logger, seconds
+from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.message import is_fifo
-from celery_sqs_heartbeat.leases.policy import (
-    SHORTEST_PARKING,
-    has_receives_to_park,
-    lease_end,
-    receives_until,
-)
-from celery_sqs_heartbeat.link.held_messages import HandedOver
-from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.leases.message import Arrived, is_fifo
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 from celery_sqs_heartbeat.transport.settling import SettlingChannel
 
@@ -48,13 +41,84 @@ def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -
     return float(left.total_seconds())
 
 
-class EtaParking:
-    """Decides where messages wait, and logs its decisions for each queue."""
+def _end(lease: Lease) -> float:
+    """Return when a lease ends at the latest. Without extensions, that is when it expires."""
+    return (
+        policy.lease_end(lease)
+        if lease.terms.extend
+        else min(policy.lease_end(lease), lease.expires_at)
+    )
 
-    def __init__(self, heartbeat: Heartbeat) -> None:
-        self._heartbeat, self._queues = heartbeat, heartbeat.queues
 
-    def is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
+class Deliverer:
+    """Delivers the messages that the keeper hands over."""
+
+    def __init__(self, channel: SettlingChannel) -> None:
+        self._channel = channel
+        self._heartbeat = heartbeat = channel.heartbeat
+        self._keeper = heartbeat.keeper
+
+    def deliver(self, messages: Iterable[Arrived]) -> None:
+        """Deliver messages. One that can't be delivered neither stops nor leaks the others.
+
+        It may take long: a solo pool runs tasks in this call. Messages that are not delivered
+        because the worker ends meanwhile, or its channel is closed, are released.
+
+        Raises:
+            Exception: The connection is lost, or a result backend raised such an error. The
+                undelivered messages are released.
+        """
+        heartbeat = self._heartbeat
+        lost_errors = self._channel.lost_errors
+        waiting = deque(messages)
+        try:
+            while waiting and not (heartbeat.is_ending or self._channel.closed):
+                arrived = waiting.popleft()
+                try:
+                    self._deliver(arrived)
+                except Exception as error:
+                    # A stock worker would exit here, or continue without ever polling again.
+                    _log_undeliverable(arrived)
+                    self._channel.give_up(arrived.handle, error)
+                    if isinstance(error, lost_errors):
+                        raise
+                finally:
+                    heartbeat.arriving.discard(arrived.handle)
+        finally:
+            self.release(waiting)
+
+    def release(self, messages: Sequence[Arrived]) -> None:
+        """Release messages whose consumer has ended, the last one first."""
+        for arrived in reversed(messages):
+            self._keeper.release(arrived.handle, cause=NOT_DELIVERED)
+        self._heartbeat.arriving.difference_update(each.handle for each in messages)
+
+    def _deliver(self, arrived: Arrived) -> None:
+        consumer = self._channel.consumer(arrived.queue)
+        lease = arrived.lease
+        if consumer is None:
+            self.release([arrived])
+        elif self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD:
+            payload = self._channel.decode(arrived.message, arrived.queue)
+            if not self._is_put_off(arrived, payload):
+                consumer(payload)
+
+    def _is_put_off(self, arrived: Arrived, payload: Payload) -> bool:
+        """Release a message until its task's ETA if it must wait at SQS. Return whether it must.
+
+        A message at SQS needs no slot and no extensions. It may arrive a little early, but not
+        late: the worker holds it for the rest of the wait, less than a second.
+        """
+        wait = seconds_until_eta(payload.get("headers") or {})
+        if wait is None:
+            return False
+        now, hold = self._keeper.now(), self._heartbeat.leased.hold_eta(arrived.lease)
+        if not self._is_parked(arrived.lease, wait, hold=hold, now=now):
+            return False
+        self._keeper.release(arrived.handle, math.floor(wait), DUE_LATER)
+        return True
+
+    def _is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
         """Return whether a message waits at SQS until its task is due.
 
         A message whose lease can't last until then always waits at SQS. Any other message waits
@@ -70,14 +134,14 @@ class EtaParking:
         if wait > lasts:
             self._log_too_far(lease, wait, lasts)
             return True
-        is_worth_it = wait > hold and wait >= SHORTEST_PARKING
+        is_worth_it = wait > hold and wait >= policy.SHORTEST_PARKING
         if not is_worth_it or is_fifo(lease.queue_url):
             return False
-        attributes = self._queues.get(lease.queue_url)
+        attributes = self._heartbeat.queues.get(lease.queue_url)
         if not attributes.is_known:
             return False
         most = attributes.max_receive_count
-        if not has_receives_to_park(lease.receive_count, most):
+        if not policy.has_receives_to_park(lease.receive_count, most):
             self._log_held(lease, wait, most)
             return False
         self._log_parked(lease, hold)
@@ -88,7 +152,7 @@ class EtaParking:
 
         On a standard queue the message is sent again instead of its last release.
         """
-        receives = lease.receive_count + receives_until(wait, lasts=lasts)
+        receives = lease.receive_count + policy.receives_until(wait, lasts=lasts)
         logger.info(
             "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
             "the worker releases it until then. By then it will be at receive %d",
@@ -99,7 +163,7 @@ class EtaParking:
             lasts,
             receives,
         )
-        most = self._queues.get(lease.queue_url).max_receive_count
+        most = self._heartbeat.queues.get(lease.queue_url).max_receive_count
         # Once per queue, not per task: senders choose task names, so their number has no limit.
         subject = f"too few receives {lease.queue_url}"
         is_short = most is not None and receives > most and is_fifo(lease.queue_url)
@@ -141,82 +205,7 @@ class EtaParking:
             )
 
 
-def _end(lease: Lease) -> float:
-    """Return when a lease ends at the latest. Without extensions, that is when it expires."""
-    return lease_end(lease) if lease.terms.extend else min(lease_end(lease), lease.expires_at)
-
-
-class Deliverer:
-    """Delivers the messages that the keeper hands over."""
-
-    def __init__(self, channel: SettlingChannel) -> None:
-        self._channel = channel
-        self._heartbeat = heartbeat = channel.heartbeat
-        self._keeper = heartbeat.keeper
-        self._far_etas = EtaParking(heartbeat)
-
-    def deliver(self, messages: Iterable[HandedOver]) -> None:
-        """Deliver messages. One that can't be delivered neither stops nor leaks the others.
-
-        It may take long: a solo pool runs tasks in this call. Messages that are not delivered
-        because the worker ends meanwhile, or its channel is closed, are released.
-
-        Raises:
-            Exception: The connection is lost, or a result backend raised such an error. The
-                undelivered messages are released.
-        """
-        heartbeat = self._heartbeat
-        lost_errors = self._channel.lost_errors
-        waiting = deque(messages)
-        try:
-            while waiting and not (heartbeat.is_ending or self._channel.closed):
-                arrived = waiting.popleft()
-                try:
-                    self._deliver(arrived)
-                except Exception as error:
-                    # A stock worker would exit here, or continue without ever polling again.
-                    _log_undeliverable(arrived)
-                    self._channel.give_up(arrived.handle, error)
-                    if isinstance(error, lost_errors):
-                        raise
-                finally:
-                    heartbeat.arriving.discard(arrived.handle)
-        finally:
-            self.release(waiting)
-
-    def release(self, messages: Sequence[HandedOver]) -> None:
-        """Release messages whose consumer has ended, the last one first."""
-        for arrived in reversed(messages):
-            self._keeper.release(arrived.handle, cause=NOT_DELIVERED)
-        self._heartbeat.arriving.difference_update(each.handle for each in messages)
-
-    def _deliver(self, arrived: HandedOver) -> None:
-        consumer = self._channel.consumer(arrived.queue)
-        lease = arrived.lease
-        if consumer is None:
-            self.release([arrived])
-        elif self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD:
-            payload = self._channel.decode(arrived.message, arrived.queue)
-            if not self._is_put_off(arrived, payload):
-                consumer(payload)
-
-    def _is_put_off(self, arrived: HandedOver, payload: Payload) -> bool:
-        """Release a message until its task's ETA if it must wait at SQS. Return whether it must.
-
-        A message at SQS needs no slot and no extensions. It may arrive a little early, but not
-        late: the worker holds it for the rest of the wait, less than a second.
-        """
-        wait = seconds_until_eta(payload.get("headers") or {})
-        if wait is None:
-            return False
-        now, hold = self._keeper.now(), self._heartbeat.leased.hold_eta(arrived.lease)
-        if not self._far_etas.is_parked(arrived.lease, wait, hold=hold, now=now):
-            return False
-        self._keeper.release(arrived.handle, math.floor(wait), DUE_LATER)
-        return True
-
-
-def _log_undeliverable(arrived: HandedOver) -> None:
+def _log_undeliverable(arrived: Arrived) -> None:
     """Log the error that is being handled, for a message that is given up."""
     logger.exception(
         "sqs-heartbeat: message %s of %s can't be delivered, and is released like that of a "

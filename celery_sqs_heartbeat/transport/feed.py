@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.leases.recent import RecentEnds
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
+from celery_sqs_heartbeat.leases.message import Arrived
+from celery_sqs_heartbeat.leases.received_as import RecentEnds
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.held_messages import HandedOver
 from celery_sqs_heartbeat.link.watching import wait_readable
 from celery_sqs_heartbeat.transport.delivery import Deliverer
 from celery_sqs_heartbeat.transport.settling import SettlingChannel
@@ -102,7 +102,7 @@ class Feed:
         self._wake = wake
         self._number = heartbeat.new_channel()
         self._urls: dict[str, str] = {}
-        self._waiting: deque[HandedOver] = deque()
+        self._waiting: deque[Arrived] = deque()
         #: The receipt handles of those that are being delivered.
         self._delivering: set[str] = set()
         self._ends = RecentEnds()
@@ -162,7 +162,7 @@ class Feed:
         self._keeper.close(self._number)
         self._release_orphans()
 
-    def take(self, messages: list[HandedOver]) -> None:
+    def take(self, messages: list[Arrived]) -> None:
         """Take messages that were handed over. Can be called from any thread."""
         self._heartbeat.arriving.update(each.handle for each in messages)
         self._waiting += messages
@@ -175,7 +175,7 @@ class Feed:
         """Deliver messages. Return whether there were any that could be."""
         self._heartbeat.note_turn()
         most = self._deliverable
-        messages: list[HandedOver] = []
+        messages: list[Arrived] = []
         while self._waiting and len(messages) < most:
             try:
                 # First: meanwhile it counts twice, not never.

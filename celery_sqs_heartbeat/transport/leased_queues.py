@@ -10,8 +10,7 @@ from dataclasses import replace
 from celery_sqs_heartbeat.common.escaping import seconds
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS, Lease, LeaseTerms
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.messages import reach
 from celery_sqs_heartbeat.settings import Rules, Settings

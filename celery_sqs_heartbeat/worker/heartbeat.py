@@ -7,8 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -35,20 +34,8 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.options import try_session_function
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.worker.children import note_worker
-from celery_sqs_heartbeat.worker.loop_watch import LoopWatch
-from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
-from celery_sqs_heartbeat.worker.pools import (
-    count_requests,
-    follow_jobs,
-    guard_run,
-    keep_running_jobs_on_flush,
-    keep_undecodable,
-    make_shutdown_reentrant,
-    pool_size,
-    scaling_fault,
-    takes_jobs,
-)
+from celery_sqs_heartbeat.worker import pools, shutdown
+from celery_sqs_heartbeat.worker.reports import LoopWatch, LostLeaseHandler
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.settings import (
@@ -58,17 +45,6 @@ from celery_sqs_heartbeat.worker.settings import (
     read_worker_settings,
     refuse_start,
     warn_of_unknown_queues,
-)
-from celery_sqs_heartbeat.worker.shutdown import (
-    end_after_cold_shutdown,
-    end_polls,
-    end_worker,
-    let_handlers_call_soon,
-    put_off_signals,
-    release_all,
-    release_before_soft_shutdown,
-    release_unstarted,
-    stop_after_last_receives,
 )
 from celery_sqs_heartbeat.worker.starts import gathers_requests
 from celery_sqs_heartbeat.worker.versions import running_versions
@@ -95,14 +71,20 @@ class WorkerHeartbeat(Heartbeat):
     def __init__(self, parent: Any) -> None:
         concurrency = parent.max_concurrency or parent.concurrency
         leases = concurrency * parent.prefetch_multiplier
-        note_worker()
         self._has_ended = False
         self._parent = parent
         settings = read_worker_settings(parent.app, leases)
-        with _as_faults_of_the_worker():
-            if settings.otel:
-                _require_otel()
+        if settings.otel and find_spec("opentelemetry") is None:
+            raise WorkerConfigurationError(
+                [
+                    f"{PREFIX}otel=True: opentelemetry is not installed: install "
+                    "celery-sqs-heartbeat[otel], or remove the setting"
+                ]
+            )
+        try:
             new_session = try_session_function(settings.session) if settings.session else None
+        except ConfigurationError as error:
+            raise WorkerConfigurationError(error.faults) from None
         table = share_table(leases + settings.fifo_waiting if leases else 0)
         ours, self._theirs = delivery_sockets()
         clients = ClientPool(new_session)
@@ -148,16 +130,16 @@ class WorkerHeartbeat(Heartbeat):
         # The keeper's process gets ready while the pool starts.
         self._attendant.begin()
         self.is_green = getattr(parent.pool, "is_green", False)
-        guard_run(parent.pool)
+        pools.guard_run(parent.pool)
         if any(map(gathers_requests, parent.app.tasks.values())):
             # Loaded by its name and only for such tasks, because `contrib` stands above the worker.
             guard_batches = symbol_by_name("celery_sqs_heartbeat.contrib.batches:guard_batches")
             guard_batches(parent.app, parent.pool)
-        make_shutdown_reentrant(parent.pool)
+        pools.make_shutdown_reentrant(parent.pool)
 
     def start(self, parent: Any) -> None:
         """Connect the worker to its keeper, and have the keeper end with the worker."""
-        if fault := scaling_fault(parent):
+        if fault := pools.scaling_fault(parent):
             refuse_start(parent.app, WorkerConfigurationError([fault]))
         self._restore_retries = release_retries()
         self.hub = parent.hub
@@ -167,16 +149,16 @@ class WorkerHeartbeat(Heartbeat):
         self._lost_leases.start(parent.pool, self._call_soon)
         self._report()
         self._attendant.start()
-        count_requests(parent.consumer, self)
-        follow_jobs(parent.pool)
-        keep_undecodable(parent.consumer, self.keeper)
-        keep_running_jobs_on_flush(parent.pool)
-        release_before_soft_shutdown(parent, self.keeper, lambda: self.close(parent))
-        stop_after_last_receives(self, parent)
-        put_off_signals(self.keeper)
-        let_handlers_call_soon(parent.hub)
+        pools.count_requests(parent.consumer, self)
+        pools.follow_jobs(parent.pool)
+        pools.keep_undecodable(parent.consumer, self.keeper)
+        pools.keep_running_jobs_on_flush(parent.pool)
+        shutdown.release_before_soft_shutdown(parent, self.keeper, lambda: self.close(parent))
+        shutdown.stop_after_last_receives(self, parent)
+        shutdown.put_off_signals(self.keeper)
+        shutdown.let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
-        end_after_cold_shutdown(parent, self._end)
+        shutdown.end_after_cold_shutdown(parent, self._end)
         atexit.register(self._end)
         self._wait_until_ready()
 
@@ -197,12 +179,12 @@ class WorkerHeartbeat(Heartbeat):
     def close(self, parent: Any) -> None:
         """Release the messages of tasks that the pool has not started and will not run."""
         self._loop.end()
-        end_polls(self)
-        release_unstarted(self, parent.pool)
+        shutdown.end_polls(self)
+        shutdown.release_unstarted(self, parent.pool)
 
     def pool_size(self, queues: Iterable[str]) -> float:
         """Return how many messages of queues the pool runs at once; infinity without tasks."""
-        return pool_size(self._parent, queues)
+        return pools.pool_size(self._parent, queues)
 
     def start_queues(self) -> list[str]:
         """Return the names of the queues with leased messages that the worker starts with."""
@@ -222,7 +204,7 @@ class WorkerHeartbeat(Heartbeat):
 
     def check_pool(self, error: Exception) -> None:
         """End the worker if its pool takes no jobs."""
-        if takes_jobs(self._parent.pool):
+        if pools.takes_jobs(self._parent.pool):
             return
         logger.critical(
             "sqs-heartbeat: the pool takes no tasks: the worker is broken (%s: %s). It releases "
@@ -230,8 +212,8 @@ class WorkerHeartbeat(Heartbeat):
             type(error).__name__,
             error,
         )
-        end_polls(self)
-        end_worker(self.hub, error)
+        shutdown.end_polls(self)
+        shutdown.end_worker(self.hub, error)
 
     @property
     def health(self) -> KeeperHealth:
@@ -287,7 +269,7 @@ class WorkerHeartbeat(Heartbeat):
 
     def _end_without_keeper(self, error: NoKeeper) -> None:
         """End the worker, which has no keeper. Until then, a thread of it is the keeper."""
-        end_polls(self)
+        shutdown.end_polls(self)
         log_critical(self._parent.app, error)
         state.should_stop = EX_FAILURE
 
@@ -297,8 +279,8 @@ class WorkerHeartbeat(Heartbeat):
         self._has_ended = True
         atexit.unregister(self._end)
         signals.worker_shutdown.disconnect(self._end, sender=self._parent)
-        end_polls(self)
-        release_all(self)
+        shutdown.end_polls(self)
+        shutdown.release_all(self)
         self.orphaned.close()
         # The keeper flushes, and exits.
         self._attendant.stop(self.settings.flush_timeout)
@@ -327,27 +309,3 @@ def describe_worker(worker: Any, settings: Settings) -> WorkerInfo:
         settings=said,
         versions=running_versions(),
     )
-
-
-@contextmanager
-def _as_faults_of_the_worker() -> Iterator[None]:
-    """Turn a wrong setting into an error that ends the worker with one clear line."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise WorkerConfigurationError(error.faults) from None
-
-
-def _require_otel() -> None:
-    """Check that OpenTelemetry is installed.
-
-    Raises:
-        ConfigurationError: OpenTelemetry is not installed.
-    """
-    if find_spec("opentelemetry") is None:
-        raise ConfigurationError(
-            [
-                f"{PREFIX}otel=True: opentelemetry is not installed: install "
-                "celery-sqs-heartbeat[otel], or remove the setting"
-            ]
-        )

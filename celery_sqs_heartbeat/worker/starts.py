@@ -25,8 +25,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo
-from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
-from celery_sqs_heartbeat.transport.orphaned_messages import Watch
+from celery_sqs_heartbeat.transport.binding import Heartbeat, Watch, bound
 from celery_sqs_heartbeat.transport.settling import TaskFailure
 from celery_sqs_heartbeat.worker.retrying import mark_request
 from celery_sqs_heartbeat.worker.versions import installed

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from tests.support.browser import chromium, complaints, emulate, require_chromium
 from tests.support.markdown import ROOT

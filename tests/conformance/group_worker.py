@@ -15,7 +15,7 @@ from celery.utils.log import get_logger
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
-from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.events import Call
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp

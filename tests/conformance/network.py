@@ -9,7 +9,7 @@ from typing import Any, Literal
 from botocore.exceptions import ReadTimeoutError
 
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults, ThreadDispatcher, _Job
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.errors import SqsError

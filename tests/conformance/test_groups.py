@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.testing.errors import handle_expired, not_available, throttled
 from tests.conformance.conftest import NewBench
 from tests.conformance.group_bench import FIFO

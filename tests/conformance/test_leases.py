@@ -25,8 +25,7 @@ from botocore.exceptions import (
 )
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.settings import PREFIX, read_settings

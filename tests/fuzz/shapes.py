@@ -16,7 +16,7 @@ from botocore.exceptions import (
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
 from tests.support.scale import scaled
 
 FUZZ = settings(
@@ -72,7 +72,7 @@ def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, An
 
 #: Ids of entries that were sent, ids of others, and values that are not ids.
 ids = (
-    st.integers(0, SQS.most_changed + 1).map(str)
+    st.integers(0, SQS.most_entries + 1).map(str)
     | st.sampled_from(("٣", "²", "-1", "1.0", " 0", "01"))
     | json_values
 )

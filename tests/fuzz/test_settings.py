@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS, LeaseTerms
 from celery_sqs_heartbeat.settings import NAMES, PREFIX, Rules, Settings, read_settings
 from celery_sqs_heartbeat.settings.release_delay import (
     ExponentialDelay,

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import CallKind, Outcome
 from celery_sqs_heartbeat.sqs import clients, sending
 from celery_sqs_heartbeat.sqs.sending import MAX_AGE_SECONDS
 from celery_sqs_heartbeat.testing import FakeClock

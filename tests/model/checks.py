@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from celery_sqs_heartbeat.leases.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseStatus
 from tests.model.truth import (
     TWELVE_HOURS,

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import MAX_CALLS, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from tests.model.checks import check_book, check_call

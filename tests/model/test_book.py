@@ -15,8 +15,7 @@ from hypothesis.stateful import initialize, invariant
 
 from celery_sqs_heartbeat.current.table import LeaseBoard, Mark, Record, Table, key_of
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
 from tests.model.machine import BookMachine
 from tests.support.scale import scaled

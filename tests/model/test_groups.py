@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
 from celery_sqs_heartbeat.leases.message import GROUP_STOPPED
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs

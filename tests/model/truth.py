@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 
 Key = tuple[str, str]

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.events import Event, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe import status
 from celery_sqs_heartbeat.observe.status import MAX_ANSWERS, MAX_WAITING, pages_of, serve

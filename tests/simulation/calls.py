@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from celery_sqs_heartbeat.keeper.dispatch import MAX_THREADS, ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, Outcome
-from celery_sqs_heartbeat.leases.events import MOST_HANGING
+from celery_sqs_heartbeat.leases.events import MOST_HANGING, REFUSALS, Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from tests.simulation.network import NONE

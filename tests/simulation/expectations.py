@@ -7,8 +7,7 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.leases.lease import Goal, Lease
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS, Goal, Lease
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.network import WAIT_SECONDS
 from tests.simulation.profile import is_ordered
@@ -75,7 +74,7 @@ class Order:
     def calls_a_period(self) -> int:
         """Return how many calls extend all of a worker's leases, including the waiting ones."""
         held = self._world.profile.prefetch + self.waiting
-        return math.ceil(held / SQS.most_changed) if self.is_kept else 1
+        return math.ceil(held / SQS.most_entries) if self.is_kept else 1
 
     def check_start(self, worker: str, truth: MessageTruth) -> None:
         """Check that SQS has deleted every message ahead of the one that begins.

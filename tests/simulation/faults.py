@@ -7,8 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, CallKind
-from celery_sqs_heartbeat.leases.events import MOST_HANGING
+from celery_sqs_heartbeat.leases.events import MOST_HANGING, Call, CallKind
 from celery_sqs_heartbeat.leases.policy import call_patience
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.message import Message as SqsMessage
-from celery_sqs_heartbeat.leases.recent import RecentEnds
+from celery_sqs_heartbeat.leases.received_as import RecentEnds
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import _PACKET, _ROOM, Inlet, _packed
 from celery_sqs_heartbeat.link.frames import LineReader, Message, write

@@ -10,13 +10,13 @@ from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.current.table import LeaseBoard, Record, Table
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, WORKER_DIED, Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.child import is_unfit
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
+from celery_sqs_heartbeat.receiving.reception import MessageSender
 from tests.simulation.calls import LONG, Calls, Rounds
 from tests.simulation.link import Line, SimulatedOutlet
 from tests.simulation.reception import SimulatedReception, WatchedKeeper
@@ -91,7 +91,6 @@ class KeeperProcess:
             self._keeper,
             leases,
             self._send,
-            sender,
             self.reception,
             wants_all=False,
         )

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, NOT_DELIVERED
 from celery_sqs_heartbeat.leases.message import Message
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.serving import LinkedLeases
 from celery_sqs_heartbeat.receiving.receiver import Receiver
-from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.receiving.reception import MessageSender, Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.long_polls import FIRST_PAUSE, SHORT_WAIT, Poll, Receiving, Source
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue

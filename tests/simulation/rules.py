@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Event, EventKind, Outcome
+from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.receiving.intake import CLOSED
 from tests.simulation.truth import LOST, MessageTruth, Violation
 from tests.support.board import Board
@@ -39,7 +37,7 @@ class CallRules:
         """Check a call that is about to be sent. `now` is a time of the keeper's clock."""
         entries = call.entries
         handles = [entry.receipt_handle for entry in entries]
-        if not 1 <= len(entries) <= SQS.most_changed or len(set(handles)) != len(handles):
+        if not 1 <= len(entries) <= SQS.most_entries or len(set(handles)) != len(handles):
             raise Violation(f"5: a batch of {handles}")
         if {entry.lease.queue_url for entry in entries} != {call.queue_url}:
             raise Violation("5: a batch of several queues")

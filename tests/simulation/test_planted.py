@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import lease_engine
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import GroupOrder, Message
 from celery_sqs_heartbeat.leases.received_as import StaleCalls
@@ -37,8 +37,8 @@ from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.long_polls import Poll
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
+from celery_sqs_heartbeat.transport.binding import OrphanedMessages
 from celery_sqs_heartbeat.transport.feed import Feed
-from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from tests.simulation import profile, world
 from tests.simulation.__main__ import simulate
 from tests.simulation.faults import Holding

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.receiving.intake import Intake
+from celery_sqs_heartbeat.receiving.reception import MessageSender
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from tests.simulation.calls import LONG, Calls, Rounds
 from tests.simulation.link import SimulatedChannel

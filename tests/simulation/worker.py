@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.policy import is_lost
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
+from celery_sqs_heartbeat.transport.binding import OrphanedMessages
 from tests.simulation.apart import Apart
 from tests.simulation.link import Delivered
 from tests.simulation.profile import patience

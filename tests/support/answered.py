@@ -10,9 +10,9 @@ from typing import Any
 from botocore.awsrequest import AWSResponse, HeadersDict
 from urllib3 import HTTPResponse
 
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
-from celery_sqs_heartbeat.sqs import prepared_requests
+from celery_sqs_heartbeat.sqs import sending
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, new_client
 
@@ -86,7 +86,7 @@ class AnsweredClient:
     def __init__(self, made: Any = None, *, by_boto3: bool = False, **changed: Any) -> None:
         self.client = new_client(config(**changed), QUEUE, 10) if made is None else made
         if by_boto3:
-            delattr(self.client, prepared_requests._PREPARED)
+            delattr(self.client, sending._PREPARED)
         self.sqs = BotoSqs(self.client)
         self.answer: Callable[[Any], Any] = answer()
         self.requests: list[Any] = []

@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.child import LOOK_SECONDS
@@ -25,7 +24,7 @@ from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_config, read_event
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases
-from celery_sqs_heartbeat.receiving.reception import Reception
+from celery_sqs_heartbeat.receiving.reception import MessageSender, Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from tests.support.waiting import PATIENCE, wait_until
@@ -150,7 +149,6 @@ class Joined:
             self.keeper,
             leases,
             self._said.put,
-            sender,
             self.reception,
             wants_all=False,
         )

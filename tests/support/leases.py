@@ -16,13 +16,15 @@ def lease_of(
     terms: LeaseTerms = TERMS,
 ) -> Lease:
     """Return a lease that began with that receipt handle."""
-    lease = Lease(queue_url=queue_url, message_id=message_id, terms=terms, held_since=0.0)
-    lease.take_receive(
-        handle,
+    return Lease(
+        queue_url=queue_url,
+        message_id=message_id,
+        terms=terms,
+        held_since=0.0,
+        receipt_handle=handle,
         receive_count=1,
-        sent_at=0.0,
         expires_at=expires_at,
         hidden_until=expires_at,
-        hidden_for=terms.visibility_timeout,
+        extend_at=expires_at - terms.threshold,
+        last_timeout=terms.visibility_timeout,
     )
-    return lease

@@ -15,10 +15,10 @@ from weakref import finalize
 
 from celery_sqs_heartbeat.current.table import REACH, LeaseBoard, Table
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.events import Call, Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
@@ -27,8 +27,7 @@ from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases, is_about_leases
 from celery_sqs_heartbeat.link.watching import wait_readable
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
+from celery_sqs_heartbeat.receiving.reception import MessageSender
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import wait_until
 
@@ -104,12 +103,17 @@ def close_outlet(outlet: Outlet) -> None:
 class NoReception:
     """Receives nothing, and has no open polls."""
 
+    def __init__(self, keeper: ThreadKeeper) -> None:
+        self._keeper = keeper
+        self._sender = MessageSender(keeper, lambda *args, **kwargs: "copy", lambda job: job())
+
     def take_turns(self) -> None:
         """Do nothing: no message waits."""
 
-    def poll_left(self, lease: Lease) -> float:
-        del lease
-        return 0.0
+    def release(self, handle: str, delay: float, cause: str, content: Any = None) -> bool:
+        if content is not None:
+            return self._sender.send_again(handle, content, delay, cause)
+        return self._keeper.release(handle, delay, cause)
 
 
 class Elsewhere:
@@ -157,13 +161,11 @@ class Elsewhere:
             board=self.leases,
             observers=[lambda event: self.end.report(event)],
         )
-        sender = MessageSender(self.keeper, lambda *args, **kwargs: "copy", lambda job: job())
         self.end = KeeperEnd(
             self.keeper,
             self.leases,
             self.outbox.post,
-            sender,
-            NoReception(),  # type: ignore[arg-type]
+            NoReception(self.keeper),  # type: ignore[arg-type]
             wants_all=False,
         )
 
@@ -195,8 +197,7 @@ class Elsewhere:
         if receipt is ReceivedAs.NEW:
             lease = self.keeper.find(message["ReceiptHandle"])
             assert lease is not None
-            consumed = ConsumedQueue(name="q", url=queue, lease_url=queue, terms=terms)
-            self.waiting.append(Arrived(queue=consumed, message=message, lease=lease))
+            self.waiting.append(Arrived(queue="q", message=message, lease=lease))
         return receipt
 
     def keep(self) -> None:

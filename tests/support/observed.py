@@ -10,8 +10,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.events import Call, Event, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.page_data import PageData

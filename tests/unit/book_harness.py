@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
-from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 
 QUEUE = "https://sqs/1/q"
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -16,8 +14,8 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 class BookHarness:
     """Receives, plans and answers on a clock that the test moves."""
 
-    def __init__(self, service: ServiceTraits = SQS) -> None:
-        self.book = LeaseBook(jitter=lambda: 1.0, service=service)
+    def __init__(self) -> None:
+        self.book = LeaseBook(jitter=lambda: 1.0)
         self.now = 1000.0
         self.events: list[Event] = []
 

@@ -28,11 +28,9 @@ import pytest
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Call, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive
-from celery_sqs_heartbeat.leases.service import SQS, ServiceTraits
 from tests.unit.scripts import names_of, pairs, text_of, value_of
 
 QUEUE = "https://sqs/1/q"
@@ -48,8 +46,8 @@ _SILENT = {EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED}
 class Book:
     """A book on a clock that scripts move."""
 
-    def __init__(self, service: ServiceTraits = SQS) -> None:
-        self.book = LeaseBook(jitter=lambda: 1.0, service=service)
+    def __init__(self) -> None:
+        self.book = LeaseBook(jitter=lambda: 1.0)
         self.now = START
         self.open: list[Call] = []
         self.events: list[Event] = []

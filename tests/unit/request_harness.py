@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
+from celery_sqs_heartbeat.transport.binding import OrphanedMessages
 from celery_sqs_heartbeat.transport.settling import TaskFailure
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.leases import TERMS

@@ -21,13 +21,13 @@ from celery.worker.request import create_request_cls
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.link.serving import is_about_leases
 from celery_sqs_heartbeat.link.watching import wait_readable
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
-from celery_sqs_heartbeat.sqs.queues import ConsumedQueue, QueueDirectory
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
@@ -208,8 +208,7 @@ class Scene:
         )
         lease = elsewhere.keeper.find(message["ReceiptHandle"])
         assert lease is not None
-        queue = ConsumedQueue(name=self.queue, url=url, lease_url=url, terms=terms)
-        elsewhere.waiting.append(Arrived(queue=queue, message=message, lease=lease))
+        elsewhere.waiting.append(Arrived(queue=self.queue, message=message, lease=lease))
         elsewhere.deliver()
         self.keeper.pull()
 

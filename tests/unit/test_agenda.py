@@ -31,12 +31,8 @@ of those that are due, the one that expires first goes first:
 a queue has four calls of a kind in flight, and others are made:
     receive m1..m100; receive x queue_url=other; 20 sizes 10 10 10 10 1; sizes; answer done;
     sizes 10
-full calls that are due soon are made at once:
-    receive m1..m30 every=0.00166; 20 sizes 10 10 10; confirm; m30 expires_at=50
-calls that are not full wait until they are due:
+a call that is not due waits, although another is made:
     receive m1..m15 every=0.003; 20 sizes 10; due 20.03; 20.042 sizes 5
-those that are due later wait, too:
-    receive m1..m30 every=0.0052; 20 sizes 10
 a retry is not made early:
     receive m1..m11; 20 sizes 10 1; answer failed; answer failed; 20.01 receive n1..n20 hidden=10;
     sizes 10 10; n20 pending=extend; m1 pending=none

@@ -6,11 +6,8 @@ confirmed or pointless, and the book never touches a message that may be someone
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from celery_sqs_heartbeat.leases.service import SQS
 from tests.unit.book_scripts import Book
 from tests.unit.scripts import table
 
@@ -473,11 +470,3 @@ def test_a_delay_that_is_not_a_number_changes_nothing() -> None:
     with pytest.raises(ValueError, match="NaN"):
         book.book.release("a", float("nan"), book.now)
     book.play("ending 0; release a; calls release a=0")
-
-
-def test_the_limits_are_those_of_the_service() -> None:
-    other = replace(SQS, most_changed=1, most_deleted=16, longest_hold=10**9)
-    long = "max_lease=1000000000 longest_hold=1000000000"
-    Book(other).play(f"receive m1..m20 {long}; 20 sizes 1 1 1 1; confirm; done m1..m20; sizes 16")
-    lasting = f"receive m {long}; run 86400 extend=done; m status=owned; release m 100"
-    Book(other).play(f"{lasting}; calls release m=100")

@@ -15,7 +15,7 @@ from tests.support.workers import ROOT
 #: Forks, and dies before the child calls `end_with_parent`.
 ORPHAN = """
 import os, time
-from celery_sqs_heartbeat.worker.children import end_with_parent, note_worker
+from celery_sqs_heartbeat.worker.step import end_with_parent, note_worker
 note_worker()
 parent = os.getpid()
 if os.fork():
@@ -28,7 +28,7 @@ print("it lives", flush=True)
 #: The same, with a parent that lives.
 CHILD = """
 import os
-from celery_sqs_heartbeat.worker.children import end_with_parent, note_worker
+from celery_sqs_heartbeat.worker.step import end_with_parent, note_worker
 note_worker()
 child = os.fork()
 if child:
@@ -42,7 +42,7 @@ SOLO = """
 import os, time
 from celery.concurrency.solo import TaskPool
 from celery_sqs_heartbeat.current.sharing import VARIABLE
-from celery_sqs_heartbeat.worker.children import note_worker, prepare_pool_processes
+from celery_sqs_heartbeat.worker.step import note_worker, prepare_pool_processes
 prepare_pool_processes()
 reader, writer = os.pipe()
 if os.fork():

@@ -14,9 +14,8 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.link.messages import read_queue
 from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, ConsumedQueue
-from celery_sqs_heartbeat.transport import Transport
+from celery_sqs_heartbeat.transport import FedChannel, Transport
 from celery_sqs_heartbeat.transport.binding import bind
-from celery_sqs_heartbeat.transport.channel import Channel
 from celery_sqs_heartbeat.transport.kombu_channel import (
     CLIENT_SECONDS,
     REPORTED,
@@ -329,7 +328,7 @@ def test_a_channel_has_leases_only_while_a_heartbeat_is_bound(scene: Scene) -> N
         return Connection("sqs://k:s@", transport=Transport, transport_options=queues)
 
     with connect() as made:
-        assert type(made.channel()) is Channel
+        assert type(made.channel()) is FedChannel
         bind(None)
         assert type(made.channel()) is SQS.Channel
         with connect() as before:

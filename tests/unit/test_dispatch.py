@@ -16,11 +16,11 @@ from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
 
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
-from celery_sqs_heartbeat.keeper.message_sender import MessageSender
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.leases.message import content_of
+from celery_sqs_heartbeat.receiving.reception import MessageSender
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard
 from celery_sqs_heartbeat.testing import FakeClock

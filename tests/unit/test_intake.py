@@ -13,8 +13,9 @@ import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived, GroupWaitlist
+from celery_sqs_heartbeat.receiving.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.receiving.intake import Intake
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs

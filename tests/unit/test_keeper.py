@@ -20,8 +20,14 @@ from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.dispatch import ApplyResults
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import MOST_HANGING, Event, EventKind, KeeperHealth
+from celery_sqs_heartbeat.leases.events import (
+    MOST_HANGING,
+    Call,
+    Event,
+    EventKind,
+    KeeperHealth,
+    Outcome,
+)
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing import FakeClock

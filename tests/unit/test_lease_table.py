@@ -25,7 +25,7 @@ from celery_sqs_heartbeat.current.table import (
     key_of,
 )
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
@@ -84,9 +84,8 @@ def test_a_lease_is_read_from_its_place_as_it_was_shown_last(shown: Shown) -> No
     assert shown.show("a") == place
     assert shown.record("a") == Record(Mark.HELD, 1264.5, 30.0, 10.0, Flag.CERTAIN, 1270.0)
     # A redelivery continues the claim.
-    lease.take_receive(
-        "b", receive_count=2, sent_at=8.0, expires_at=38.0, hidden_until=38.0, hidden_for=30
-    )
+    lease.add_handle("b")
+    lease.receipt_handle, lease.expires_at = "b", 38.0
     shown.show("a")
     assert shown.record("a").expires_at == 38.0
 

@@ -11,10 +11,9 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind, loss_of
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome, loss_of
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
-from celery_sqs_heartbeat.worker.losses import LostLeaseHandler
+from celery_sqs_heartbeat.worker.reports import LostLeaseHandler
 from tests.support.waiting import PATIENCE
 from tests.unit.observe.happening import FIFO, event
 

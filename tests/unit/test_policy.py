@@ -34,11 +34,11 @@ def retry(attempts: int, margin: float, throttled: bool, jitter: float) -> float
 
 
 def probe(refusals: int, jitter: float = 1.0) -> float:
-    return policy.probe_delay(refusals, jitter=jitter)
+    return policy.refused_delay(refusals, longest=policy.MAX_PROBE_SECONDS, jitter=jitter)
 
 
 def refused_delete(refusals: int, jitter: float = 1.0) -> float:
-    return policy.refused_delete_delay(refusals, jitter=jitter)
+    return policy.refused_delay(refusals, longest=policy.MAX_REFUSED_DELETE_SECONDS, jitter=jitter)
 
 
 def release(delay: float, now: float) -> int:

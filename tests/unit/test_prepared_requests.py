@@ -21,10 +21,10 @@ from botocore.session import get_session
 from hypothesis import given
 from moto import mock_aws
 
-from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
-from celery_sqs_heartbeat.sqs import prepared_requests
+from celery_sqs_heartbeat.leases.events import CallKind, Outcome
+from celery_sqs_heartbeat.sqs import sending
 from celery_sqs_heartbeat.sqs.clients import new_client
-from celery_sqs_heartbeat.sqs.prepared_requests import make_call, prepare_calls
+from celery_sqs_heartbeat.sqs.sending import make_call, prepare_calls
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.fuzz.shapes import FUZZ, answers
 from tests.support.answered import CONFIRMED, QUEUE, AnsweredClient, answer, call_of, config, texts
@@ -214,7 +214,7 @@ def test_a_poll_like_the_last_is_sent_with_its_signature_for_five_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = FakeClock(1_000.0)
-    monkeypatch.setattr(prepared_requests.clock, "now", now)
+    monkeypatch.setattr(sending.clock, "now", now)
     credentials = Credentials("AKIAFIRST", "s")
     answered = answered_with(credentials)
 

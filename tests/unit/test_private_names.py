@@ -10,8 +10,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from celery_sqs_heartbeat.transport import Transport
-from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.transport import FedChannel, Transport
 from celery_sqs_heartbeat.transport.settling import QoS
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from celery_sqs_heartbeat.worker.versions import NAMES
@@ -111,7 +110,7 @@ def test_every_private_name_that_we_use_is_on_the_page_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (Channel, "kombu.transport.SQS:Channel"),
+        (FedChannel, "kombu.transport.SQS:Channel"),
         (LeasedRequest, "celery.worker.request:Request"),
         (QoS, "kombu.transport.SQS:QoS"),
         (Transport, "kombu.transport.SQS:Transport"),

@@ -18,8 +18,8 @@ import pytest
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import MOST_HANGING, NOT_DELIVERED, WORKER_DIED
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.observe.watched import PolledQueue, PolledQueues
-from celery_sqs_heartbeat.receiving.group_waitlist import Arrived
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.sqs import long_polls
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs

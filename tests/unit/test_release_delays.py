@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
-from celery_sqs_heartbeat.leases.service import SQS
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.settings.release_delay import ExponentialDelay, backoff
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes

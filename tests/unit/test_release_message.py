@@ -16,7 +16,7 @@ from celery.worker.request import Request as CeleryRequest
 import celery_sqs_heartbeat
 from celery_sqs_heartbeat import ReleaseMessage, current_lease
 from celery_sqs_heartbeat.current.sharing import unshare_table
-from celery_sqs_heartbeat.worker.children import log_releases
+from celery_sqs_heartbeat.worker.step import log_releases
 from tests.unit.asking import Worker
 from tests.unit.request_harness import RequestHarness
 

@@ -21,7 +21,7 @@ from celery import Celery
 
 import celery_sqs_heartbeat
 from celery_sqs_heartbeat.cli.broker import Broker
-from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.binding import Heartbeat

@@ -28,7 +28,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat import ConfigurationError
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import (

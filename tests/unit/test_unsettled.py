@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
+from celery_sqs_heartbeat.transport.binding import OrphanedMessages
 from tests.unit.scene import Scene
 
 NewNet = Callable[..., tuple[Scene, OrphanedMessages, list[Any]]]

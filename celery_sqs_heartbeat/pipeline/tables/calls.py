@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import CALLED, RECEIVED
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.pipeline.schema import CALLS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape, us_of
 
@@ -76,7 +76,7 @@ def _receives(events: DataFrame) -> DataFrame:
         .withColumn("kind", F.lit("receive"))
         .withColumn(
             "parts",
-            F.when(F.col("asked").isNull(), CALL_PARTS // SQS.most_changed)
+            F.when(F.col("asked").isNull(), CALL_PARTS // SQS.most_entries)
             .when(F.col("is_same"), 0)
             .otherwise(CALL_PARTS),
         )

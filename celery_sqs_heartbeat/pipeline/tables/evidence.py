@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import CALLED, KEEPER_LATE, PERMISSIONS
-from celery_sqs_heartbeat.leases.calls import REFUSALS, Outcome
+from celery_sqs_heartbeat.leases.events import REFUSALS, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.pipeline.schema import PARTITION

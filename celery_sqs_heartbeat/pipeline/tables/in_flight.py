@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.leases.service import SQS
+from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.pipeline.schema import IN_FLIGHT, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 

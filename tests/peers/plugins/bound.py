@@ -16,12 +16,12 @@ from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport import FedChannel
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.channel import Channel
 from celery_sqs_heartbeat.transport.settling import QoS
 from tests.peers.plugins import transport  # noqa: F401
 
-SQS.Channel = Channel
+SQS.Channel = FedChannel
 SQS.QoS = QoS
 
 

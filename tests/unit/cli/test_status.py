@@ -17,7 +17,7 @@ from click.testing import Result
 from celery_sqs_heartbeat.cli import output, pages
 from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
 from celery_sqs_heartbeat.cli.status import lines_of, readable
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.support.golden import golden
 from tests.support.observed import TOKEN, Observed, observed

@@ -17,8 +17,7 @@ from celery_sqs_heartbeat.common.journal_facts import WorkerInfo
 from celery_sqs_heartbeat.journal.fields import Origin
 from celery_sqs_heartbeat.journal.folder import Root
 from celery_sqs_heartbeat.journal.journal import Journal
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from tests.support.waiting import PATIENCE
 

@@ -32,8 +32,7 @@ from celery_sqs_heartbeat.journal.fields import (
     microseconds,
 )
 from celery_sqs_heartbeat.journal.reading import parse
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from tests.fuzz.shapes import FUZZ
 from tests.unit.journal.samples import ORIGIN, STARTED, answered, event_of

@@ -13,8 +13,7 @@ from celery_sqs_heartbeat.common.exits import DONE, FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
 from celery_sqs_heartbeat.journal.reading import Unread, is_complete, read_journal, read_segments
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from tests.unit.journal.samples import DAY, ORIGIN, STARTED, WALL, answered, event_of
 

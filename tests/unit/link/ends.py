@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from celery_sqs_heartbeat.current.table import RECORD_BYTES, Flag, key_of
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.link.held_messages import HandedOver
+from celery_sqs_heartbeat.leases.message import Arrived
 from tests.support.linked import CHANNEL, Linked, message_of
 from tests.unit.scripts import names_of, pairs
 
@@ -147,7 +147,7 @@ class Ends(Linked):
     def _allow(self) -> None:
         self.worker.allow(CHANNEL, lambda: (self.prefetch - self.held, self.prefetch))
 
-    def _take(self, arrived: list[tuple[int, HandedOver]]) -> None:
+    def _take(self, arrived: list[tuple[int, Arrived]]) -> None:
         self.held += len(arrived)
 
     def _receive(self, name: str, given: dict[str, Any], result: str, *, is_given: bool) -> None:

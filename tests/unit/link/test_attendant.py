@@ -432,7 +432,7 @@ def test_a_forked_child_waits_for_no_lock_and_keeps_no_end_of_the_link_open() ->
     try:
         # This closes the worker's ends of the link, as its exit would.
         attended.keeper.detach()
-        attended.attendant.leave_to_parent()
+        attended.keeper.leave_to_parent()
         for end in (attended.child.far.connection, attended.theirs):
             end.setblocking(True)
             while end.recv(1 << 16):

@@ -10,9 +10,9 @@ import socket
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import least_beside
+from celery_sqs_heartbeat.leases.events import least_beside
+from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.link import messages
-from celery_sqs_heartbeat.link.held_messages import HandedOver
 from tests.support.linked import CHANNEL, message_of
 from tests.unit.link.ends import QUEUE, TERMS, Ends
 from tests.unit.scripts import table
@@ -165,7 +165,7 @@ def test_of_credit(ends: Ends, script: str) -> None:
 
 
 def test_a_message_arrives_with_its_channel_and_queue(ends: Ends) -> None:
-    arrived: list[tuple[int, HandedOver]] = []
+    arrived: list[tuple[int, Arrived]] = []
     ends.worker.on_arrived = arrived.extend
     ends.play("receive m")
     ((channel, message),) = arrived

@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind, Outcome
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.watched import PolledQueues

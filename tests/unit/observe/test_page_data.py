@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind
+from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.observe.measuring import MINUTES, Measurer
 from celery_sqs_heartbeat.observe.page_data import (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
+from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.shipping import new_shipping_client
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.link.messages import Hello
 from celery_sqs_heartbeat.observe.page_data import PageData
 from celery_sqs_heartbeat.observe.watched import PolledQueue, Watched
 from celery_sqs_heartbeat.sqs.options import NewSession
@@ -23,51 +25,33 @@ class Observability:
     """Starts and stops the configured ones of these for one keeper. None may harm a message.
 
     Args:
-        journal: Where to write the journal; None for no journal.
-        identity: The worker's identity, for the journal.
-        began_at: When its worker began, in seconds of the keeper's clock; None for now.
-        lines: How many lines of the journal an earlier keeper has begun.
-        note_line: Called with the number of each new line.
-        status: `host:port` of the status page; None for no page.
-        token: The token that the page's data requires.
-        name: The worker's name.
+        hello: What the worker wants of them.
+        table: Has the number of the last line that a keeper of the worker has begun.
         new_session: Makes the session of the client that ships the journal; boto3 makes its own
             without it.
     """
 
-    def __init__(
-        self,
-        *,
-        journal: str | None,
-        identity: Mapping[str, Any],
-        began_at: float | None,
-        lines: int,
-        note_line: Callable[[int], None],
-        status: str | None,
-        token: str | None,
-        name: str,
-        new_session: NewSession | None = None,
-    ) -> None:
+    def __init__(self, hello: Hello, table: Table, new_session: NewSession | None) -> None:
+        self._hello = hello
         self._journal: Journal | None = None
-        if journal is not None:
+        if hello.journal is not None:
             self._journal = Journal(
-                journal,
-                identity=Identity(**identity),
-                began_at=began_at,
-                last=lines,
-                note=note_line,
+                hello.journal,
+                identity=Identity(**hello.identity),
+                began_at=hello.began_at,
+                last=table.sequence,
+                note=partial(setattr, table, "sequence"),
                 new_client=partial(new_shipping_client, new_session),
             )
         self._page: PageData | None = None
         self._metrics: Metrics | None = None
-        if status:
+        if hello.status:
             # Not imported at the top: only the page needs prometheus_client, a sixth of the
             # start-up time.
             from celery_sqs_heartbeat.observe.metrics import Metrics
 
             self._metrics = Metrics()
-            self._page = PageData(self._metrics, name)
-        self._address, self._token = status, token
+            self._page = PageData(self._metrics, hello.name)
         self._status: StatusServer | None = None
 
     @property
@@ -86,27 +70,24 @@ class Observability:
 
     def start(self, keeper: Watched, polled: Callable[[], Sequence[PolledQueue]]) -> None:
         """Start the status page."""
-        if self._address and self._page is not None and self._metrics is not None:
+        address, token = self._hello.status, self._hello.token
+        if address and self._page is not None and self._metrics is not None:
             from celery_sqs_heartbeat.observe.status import pages_of, serve
 
-            journal = self.journal_stats if self._journal is not None else None
-            self._metrics.watch(keeper, journal, polled)
-            self._status = serve(self._address, pages_of(self._page, self._metrics), self._token)
+            journal = self._journal
+            stats = None if journal is None else lambda: journal.stats
+            self._metrics.watch(keeper, stats, polled)
+            self._status = serve(address, pages_of(self._page, self._metrics), token)
 
     def describe(self, info: WorkerInfo) -> None:
         """Begin the journal with a description of the worker, unless an earlier keeper did."""
         if self._journal is not None:
             self._journal.start(info)
 
-    def journal_stats(self) -> JournalStats:
-        """Return the numbers of the journal's lines so far."""
-        assert self._journal is not None
-        return self._journal.stats
-
     @property
-    def has_journal(self) -> bool:
-        """Whether there is a journal."""
-        return self._journal is not None
+    def journal_stats(self) -> JournalStats | None:
+        """The numbers of the journal's lines so far; None without a journal."""
+        return self._journal.stats if self._journal is not None else None
 
     def close(self, *, has_stopped: bool) -> None:
         """Stop the page and close the journal. Call it after the keeper's last events.
