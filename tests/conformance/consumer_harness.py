@@ -34,7 +34,6 @@ class ConsumerHarness:
 
     Attributes:
         lapses: When a message became visible although its handler still ran, and its name.
-        shortened: Extensions that brought a message's end nearer, as SQS saw it.
     """
 
     def __init__(
@@ -42,22 +41,18 @@ class ConsumerHarness:
         terms: LeaseTerms | None = None,
         *,
         interval: float = 1.0,
-        options: QueueOptions | None = None,
     ) -> None:
         self.terms = terms or LeaseTerms.of(30)
         self.clock = FakeClock()
         self.sqs = SimulatedSqs(self.clock, epoch=0.0)
         self.events: list[Event] = []
         self.lapses: list[tuple[float, str]] = []
-        self.shortened: list[tuple[float, str]] = []
-        self.deliveries: list[tuple[float, str, ReceivedAs]] = []
-        self._options = options
         self._handles: dict[str, str] = {}
         self._carrier = Carrier(
             self.clock,
             self.sqs,
             self._handles.__getitem__,
-            before_arrival=self._watch,
+            before_arrival=lambda call: self._note_lapses(),
             after_answer=self.wake,
         )
         self.keeper = ThreadKeeper(
@@ -136,9 +131,7 @@ class ConsumerHarness:
     def queue(self, name: str = QUEUE) -> SimulatedQueue:
         """Return a queue, new at its first use; its timeout is that of the terms."""
         if name not in self.sqs.queues:
-            options = self._options or QueueOptions(
-                visibility_timeout=self.terms.visibility_timeout
-            )
+            options = QueueOptions(visibility_timeout=self.terms.visibility_timeout)
             self.sqs.new_queue(name, options)
         return self.sqs.queues[name]
 
@@ -175,8 +168,6 @@ class ConsumerHarness:
         self,
         *,
         queue: str = QUEUE,
-        count: int = 10,
-        terms: LeaseTerms | None = None,
         hidden_for: int | None = None,
         asked_ago: float = 0.0,
     ) -> list[str]:
@@ -196,7 +187,7 @@ class ConsumerHarness:
         if hidden_for is None:
             hidden_for = self.queue(queue).options.visibility_timeout
         answer = self.sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=count, AttributeNames=["All"], **asked
+            QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"], **asked
         )
         new: list[str] = []
         for message in answer.get("Messages", ()):
@@ -207,12 +198,10 @@ class ConsumerHarness:
             receipt = self.keeper.receive(
                 url,
                 message,
-                terms=terms,
                 hidden_for=hidden_for,
                 sent_at=self.now - asked_ago,
                 task=name,
             )
-            self.deliveries.append((self.now, name, receipt))
             if receipt is ReceivedAs.NEW:
                 self._held[name] = handle
                 new.append(name)
@@ -222,30 +211,24 @@ class ConsumerHarness:
     def process(
         self,
         *names: str,
-        at: float = 0.0,
         takes: float,
         failed: bool = False,
-        terms: LeaseTerms | None = None,
         queue: str = QUEUE,
     ) -> None:
-        """Send messages at that time, receive them at once, and end all so much later."""
+        """Send messages, receive them at once, and end all so much later."""
 
         def begin() -> None:
             self.send(*names, queue=queue)
             for _ in range(0, len(names), 10):
-                self.receive(terms=terms, queue=queue)
+                self.receive(queue=queue)
 
         def finish() -> None:
             with self.at_one_blow():
                 for name in names:
                     self.end(name, failed=failed)
 
-        self.at(at, begin)
-        self.at(at + takes, finish)
-
-    def handle(self, name: str) -> str:
-        """Return the handle that the handler of a message received."""
-        return self._held[name]
+        self.at(0.0, begin)
+        self.at(takes, finish)
 
     def lease(self, name: str) -> Lease | None:
         """Return what the keeper knows of a message that is being handled."""
@@ -274,15 +257,6 @@ class ConsumerHarness:
     def _observe(self, event: Event) -> None:
         self.events.append(event)
         log_event(event)
-
-    def _watch(self, call: SentCall) -> None:
-        """Look at what SQS hides before it does a call, the only moment it changes."""
-        self._note_lapses()
-        for ask in call.asks:
-            message = self._messages[ask.name]
-            hidden = message.is_in_flight(self.now)
-            if ask.action == "extend" and hidden and self.now + ask.timeout < message.visible_at:
-                self.shortened.append((self.now, ask.name))
 
     def _note_lapses(self) -> None:
         for name in self._held:
