@@ -27,7 +27,7 @@ STARTS = (
 )
 #: The most files and lines of code of each part. Lower a limit whenever less is left. Raise none
 #: without a written reason.
-LIMITS = {"core": (100, 11_660), "package": (189, 20_560), "tests": (353, 41_160)}
+LIMITS = {"core": (91, 11_200), "package": (180, 19_950), "tests": (312, 35_660)}
 #: How far a part may lie below its limits before they have to be lowered.
 SLACK = 0.02
 #: The most lines of one file, blank lines and docstrings included.

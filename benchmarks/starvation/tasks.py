@@ -12,11 +12,12 @@ from typing import Any
 from celery import Task
 
 from benchmarks.starvation.remedy import extended_by_a_thread
-from tests.acceptance.process_tasks import PREFIX
 from tests.acceptance.proj import app, note, wait_to_end
 from tests.support.clients import sqs_client
 
 MODULE = __name__
+#: A scene sends a task by its name here.
+PREFIX = "tests.acceptance.proj."
 #: The remedy extends when two thirds of the visibility timeout are left: earlier than ours.
 REMEDY_PART = 1 / 3
 

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from celery.exceptions import WorkerShutdown, WorkerTerminate
-
 
 class Custom(BaseException):
     """Not an `Exception`."""
@@ -72,8 +70,3 @@ ENDS: dict[str, Callable[[], object]] = {
 }
 #: How only greenlets may end.
 GREEN_ENDS: dict[str, Callable[[], object]] = {"killed": _kill_greenlet, "timeout": _time_out}
-#: What Celery uses internally, and a pool of threads does not pass on.
-SWALLOWED: dict[str, Callable[[], object]] = {
-    "shutdown": _raising(WorkerShutdown),
-    "terminate": _raising(WorkerTerminate),
-}

@@ -1,6 +1,6 @@
 """Orders from a test to a running worker of `proj`. SQS has no broadcast.
 
-The worker loads this module by the setting `imports`; the test calls its functions.
+The worker loads this module by the setting `imports`. `Scene.order` gives the orders.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from celery import bootsteps
 
 from celery_sqs_heartbeat.transport.binding import bound
 from tests.acceptance.proj import app, note
-from tests.acceptance.scene import Scene
 
-MODULE = __name__
 #: How often the worker looks for an order, in seconds.
 LOOKS_EVERY = 0.05
 
@@ -32,7 +30,7 @@ class TakesOrders(bootsteps.StartStopStep):
         hub.call_repeatedly(LOOKS_EVERY, self._look)
 
     def _look(self) -> None:
-        file = _file(os.environ["PROJ_LEDGER"])
+        file = Path(f"{os.environ['PROJ_LEDGER']}.order")
         if file.exists():
             what, *args = json.loads(file.read_text())
             file.unlink()
@@ -57,28 +55,3 @@ class TakesOrders(bootsteps.StartStopStep):
 
 
 app.steps["consumer"].add(TakesOrders)
-
-
-def order(scene: Scene, what: str, *args: str) -> None:
-    """Make the worker of a scene do something, and return once it has begun."""
-    file = _file(str(scene.ledger))
-    draft = file.with_suffix(".draft")
-    draft.write_text(json.dumps([what, *args]))
-    draft.rename(file)
-    scene.wait_until(lambda: not file.exists())
-
-
-def leases(scene: Scene) -> int:
-    """Return how many leases the worker's keeper holds now."""
-    known = len(scene.notes("leases"))
-    order(scene, "count_leases")
-    return int(scene.wait_for_notes("leases", known + 1)[-1].key)
-
-
-def wait_for_no_lease(scene: Scene) -> None:
-    """Return once the worker's keeper holds no lease."""
-    scene.wait_until(lambda: leases(scene) == 0)
-
-
-def _file(ledger: str) -> Path:
-    return Path(f"{ledger}.order")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -11,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task, signals
-from celery.exceptions import Reject
+from celery.backends.base import DisabledBackend
+from celery.exceptions import Reject, Retry
 
-from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat import LeaseLost, ReleaseMessage, current_lease, install
 from celery_sqs_heartbeat.observe import watched
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
-from celery_sqs_heartbeat.sqs import queues
-from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
-from tests.acceptance.forgetting import ForgetsJobs
+from tests.acceptance.ends import ENDS, GREEN_ENDS
 from tests.acceptance.losing import LosesConnection, lose_threads
 from tests.support.stalls import StallWatch
 
@@ -31,56 +32,33 @@ app.conf.update(
     broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
 )
 app.conf.update(json.loads(os.environ.get("PROJ_CONF", "{}")))
-for queue in app.conf.broker_transport_options.get("predefined_queues", {}).values():
-    # JSON has only strings as keys; kombu looks for receive counts.
-    if policy := queue.get("backoff_policy"):
-        queue["backoff_policy"] = {int(count): delay for count, delay in policy.items()}
-
 
 if "PROJ_PYTHON" in os.environ:
     # The interpreter that starts the keeper.
     sys.executable = os.environ["PROJ_PYTHON"]
 
-if "PROJ_SPANS" in os.environ:
-    # The oldest environment has no OpenTelemetry.
-    from tests.support.spans import write_spans
-
-    write_spans(Path(os.environ["PROJ_SPANS"]))
-
 if "PROJ_INSTRUMENT" in os.environ:
-    # Only the environment of the other tests has these packages.
+    # The oldest environment has none of these packages.
     from tests.acceptance.instrumented import instrument
 
-    instrument(os.environ["PROJ_INSTRUMENT"], Path(os.environ["PROJ_ERRORS"]))
-
-if "PROJ_REFRESH" in os.environ:
-    # How long the attributes of queues are used, in seconds.
-    queues.REFRESH_SECONDS = float(os.environ["PROJ_REFRESH"])
+    instrument(os.environ["PROJ_INSTRUMENT"], Path(os.environ["PROJ_REPORTED"]))
 
 if "PROJ_DEAF" in os.environ:
     # For how long polls fail before a queue counts as deaf, in seconds.
     watched.DEAF_SECONDS = float(os.environ["PROJ_DEAF"])
+
 if "PROJ_START_SECONDS" in os.environ:
     from celery_sqs_heartbeat.worker import shutdown
 
     shutdown._START_SECONDS = float(os.environ["PROJ_START_SECONDS"])
 
-if "PROJ_BREAK" in os.environ:
-    app.steps["consumer"].add(LosesConnection)
-
-if "PROJ_FORGET" in os.environ:
-    app.steps["consumer"].add(ForgetsJobs)
-
-if "PROJ_QUIT" in os.environ:
-    from tests.acceptance.quitting import quit_during
-
-    quit_during(os.environ["PROJ_QUIT_DURING"], Path(os.environ["PROJ_QUIT"]))
-
-
 if "PROJ_KILL_LATE" in os.environ:
     from tests.support.insides import kill_late
 
     kill_late(float(os.environ["PROJ_KILL_LATE"]))
+
+if "PROJ_BREAK" in os.environ:
+    app.steps["consumer"].add(LosesConnection)
 
 
 def note(what: str, key: str) -> None:
@@ -133,6 +111,9 @@ def note_loss(signal: Any, task: str, cause: str, held_for: float, **_: Any) -> 
     note(signal.name, f"{task.rpartition('.')[2]} {cause}")
 
 
+# -- Tasks that end well --------------------------------------------------------------------
+
+
 @app.task
 def work(key: str, seconds: float = 0.0) -> None:
     note("start", key)
@@ -140,40 +121,11 @@ def work(key: str, seconds: float = 0.0) -> None:
     note("end", key)
 
 
-@app.task
-def spin(key: str) -> None:
-    """Lets no other greenlet run until the test lets it end."""
-    note("start", key)
-    while not may_end(key):
-        pause = time.monotonic() + 0.1
-        while time.monotonic() < pause:
-            pass
-    note("end", key)
-
-
 @app.task(acks_on_failure_or_timeout=False)
-def fail(key: str, seconds: float = 0.0) -> None:
-    note("start", key)
-    time.sleep(seconds)
-    raise ValueError(key)
-
-
-@app.task(acks_on_failure_or_timeout=False)
-def hold(key: str, fails: bool = False) -> None:
+def hold(key: str) -> None:
     """Runs until the test lets it end."""
     note("start", key)
     wait_to_end(key)
-    if fails:
-        raise ValueError(key)
-    note("end", key)
-
-
-@app.task(acks_on_failure_or_timeout=False)
-def depend(key: str) -> None:
-    """Fails until the test says that what it depends on is back: `let_end("dependency")`."""
-    note("start", key)
-    if not may_end("dependency"):
-        raise ConnectionError(key)
     note("end", key)
 
 
@@ -185,16 +137,93 @@ def hold_each(key: str) -> None:
     note("end", key)
 
 
+@app.task
+def hold_python(key: str, seconds: int) -> None:
+    """Let no other thread run any Python for so long, as one call of a C library may.
+
+    It begins that call once the test lets it end.
+    """
+    note("start", key)
+    wait_to_end(key)
+    ctypes.PyDLL(None).sleep(seconds)
+    note("end", key)
+
+
+@app.task
+def slow_once(key: str, seconds: float) -> None:
+    """Takes its time when it runs for the first time only."""
+    note("start", key)
+    if starts(key) == 1:
+        time.sleep(seconds)
+    note("end", key)
+
+
+if "PROJ_SLOW_ONCE" in os.environ:
+    slow_once.sqs_heartbeat = json.loads(os.environ["PROJ_SLOW_ONCE"])
+
+
+@app.task(sqs_heartbeat=False)
+def unleased(key: str) -> None:
+    note("start", key)
+    wait_to_end(key)
+    note("end", key)
+
+
+@app.task(acks_late=False)
+def early(key: str) -> None:
+    note("start", key)
+    note("end", key)
+
+
+@app.task(ignore_result=False)
+def returns(key: str) -> str:
+    note("start", key)
+    note("end", key)
+    return key
+
+
+@app.task(rate_limit="5/s")
+def limited(key: str) -> None:
+    note("start", key)
+    note("end", key)
+
+
+# -- Tasks that fail ------------------------------------------------------------------------
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def fail(key: str, seconds: float = 0.0) -> None:
+    note("start", key)
+    time.sleep(seconds)
+    raise ValueError(key)
+
+
+@app.task
+def fail_and_ack(key: str) -> None:
+    """Its failures are acked, which is Celery's default."""
+    note("start", key)
+    raise ValueError(key)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def depend(key: str) -> None:
+    """Fails until the test says that what it depends on is back: `let_end("dependency")`."""
+    note("start", key)
+    if not may_end("dependency"):
+        raise ConnectionError(key)
+    note("end", key)
+
+
 @app.task(acks_on_failure_or_timeout=False)
 def end_by(key: str) -> None:
     """Ends as the key says, see `ends`."""
     note("start", key)
-    {**ENDS, **GREEN_ENDS, **SWALLOWED}[key]()
+    {**ENDS, **GREEN_ENDS}[key]()
 
 
 @app.task
 def end_and_ack(key: str, way: str) -> None:
-    """Ends as `way` says. Its failures are acked, which is Celery's default."""
+    """Ends as `way` says. Its failures are acked."""
     note("start", key)
     ENDS[way]()
 
@@ -227,24 +256,114 @@ def die(self: Task[Any, Any], key: str) -> None:
     note("end", key)
 
 
+@app.task(bind=True, max_retries=0)
+def out_of_retries(self: Task[Any, Any], key: str) -> None:
+    note("start", key)
+    raise self.retry(countdown=0)
+
+
+class Down(DisabledBackend):
+    """A result backend that can't be reached."""
+
+    def store_result(self, *args: Any, **kwargs: Any) -> None:
+        raise ConnectionError("the result backend is down")
+
+
+# -- Tasks that decide about their message --------------------------------------------------
+
+
+@app.task(autoretry_for=(Exception,))
+def release(key: str, delay: float) -> None:
+    """Release its message in the first run."""
+    note("start", key)
+    if current_lease.receive_count == 1:
+        raise ReleaseMessage(delay=delay, reason="by design")
+    note("end", key)
+
+
 @app.task
-def slow_once(key: str, seconds: float) -> None:
-    """Takes its time when it runs for the first time only."""
+def release_anyway(key: str) -> None:
+    """Release its message in any worker, in each run."""
     note("start", key)
-    if starts(key) == 1:
-        time.sleep(seconds)
+    raise ReleaseMessage(delay=1)
+
+
+@app.task(acks_on_failure_or_timeout=False, reject_on_worker_lost=True)
+def delay_and_fail(key: str, delay: float, is_killed: bool) -> None:
+    """Set a delay, then fail in the first run."""
+    note("start", key)
+    if current_lease.receive_count == 1:
+        current_lease.release_delay = delay
+        if is_killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError(key)
     note("end", key)
 
 
-if "PROJ_SLOW_ONCE" in os.environ:
-    slow_once.sqs_heartbeat = json.loads(os.environ["PROJ_SLOW_ONCE"])
-
-
-@app.task(sqs_heartbeat=False)
-def unleased(key: str) -> None:
-    note("start", key)
-    wait_to_end(key)
+@app.task
+def watch(key: str) -> None:
+    """Write down the message, and the time left of its lease until the test lets it end."""
+    note("message", json.dumps([key, current_lease.message_id, current_lease.receive_count]))
+    while not may_end(key):
+        note("left", str(current_lease.remaining()))
+        time.sleep(0.1)
     note("end", key)
+
+
+@app.task
+def guard(key: str, seconds: float) -> None:
+    """Write down why the lease is no longer valid."""
+    note("start", key)
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            current_lease.ensure_valid(0.1)
+            time.sleep(0.05)
+    except LeaseLost as error:
+        note("lost", json.dumps([str(error), error.message_id, error.remaining]))
+    note("end", key)
+
+
+# -- Tasks of message groups ----------------------------------------------------------------
+
+
+@app.task(bind=True, acks_on_failure_or_timeout=False)
+def step(self: Task[Any, Any], key: str, first: str = "") -> None:
+    """Take a step. `first` is what it does the first time: "fail", or a way to retry."""
+    note("start", key)
+    if first and starts(key) == 1:
+        if first == "fail":
+            raise ValueError(key)
+        retry(self, first)
+    note("end", key)
+
+
+def retry(task: Task[Any, Any], how: str) -> None:
+    """Retry a task. If this returns, the task continues."""
+    if how == "retried":
+        raise task.retry(countdown=1)
+    if how == "changed":
+        raise task.retry(args=task.request.args, countdown=1)
+    if how == "asked":
+        task.retry(countdown=1, throw=False)
+        return
+    with contextlib.suppress(Retry):
+        task.retry(countdown=1)
+    if how == "caught-then-failed":
+        raise ValueError(how)
+
+
+@app.task(ignore_result=False)
+def part(number: int) -> int:
+    """Return a part of a chord's sum."""
+    note("part", str(number))
+    return number
+
+
+@app.task
+def total(parts: list[int]) -> None:
+    """Note the sum of a chord's parts."""
+    note("total", str(sum(parts)))
 
 
 if "PROJ_BATCHES" in os.environ:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 
 from tests.acceptance.scene import LONG, Scene
@@ -38,36 +37,12 @@ def deleted(scene: Scene) -> set[str]:
     return {ids[entry["ReceiptHandle"]] for call in calls for entry in call.entries}
 
 
-def asked_of_receives(scene: Scene) -> set[int | None]:
-    """Return the visibility timeouts that receives requested. None is the queue's."""
-    return {call.body.get("VisibilityTimeout") for call in _of_queue(scene, "ReceiveMessage")}
-
-
 def release_calls(scene: Scene) -> list[Call]:
     """Return the calls that made messages visible at once, or after the end of a dead poll."""
     return [
         call
         for call in _of_queue(scene, CHANGE)
         if any(entry["VisibilityTimeout"] <= DEAD_POLL for entry in call.entries)
-    ]
-
-
-def polls_in_vain(scene: Scene) -> list[int]:
-    """Return how many polls were empty between each two receives of a message."""
-    receives_of: dict[str, list[float]] = {}
-    empty: list[tuple[float, float]] = []
-    for call in _of_queue(scene, "ReceiveMessage"):
-        if call.answered_at is None:
-            continue
-        messages = (call.answer or {}).get("Messages", ())
-        for message in messages:
-            receives_of.setdefault(message["MessageId"], []).append(call.answered_at)
-        if not messages:
-            empty.append((call.started_at, call.answered_at))
-    return [
-        sum(first < begun and ended < second for begun, ended in empty)
-        for times in receives_of.values()
-        for first, second in itertools.pairwise(sorted(times))
     ]
 
 
@@ -187,14 +162,3 @@ def extensions(scene: Scene) -> Counter[str]:
 def _of_queue(scene: Scene, operation: str) -> list[Call]:
     name = scene.url.rsplit("/", 1)[-1]
     return [call for call in scene.proxy.calls(operation) if call.queue_url.endswith("/" + name)]
-
-
-def receives_by_time(scene: Scene) -> list[tuple[float, int]]:
-    """Return when each receive was answered, and how many messages had been received by then."""
-    answers = sorted(
-        (call.answered_at, len((call.answer or {}).get("Messages", ())))
-        for call in _of_queue(scene, "ReceiveMessage")
-        if call.answered_at is not None
-    )
-    totals = itertools.accumulate(count for _, count in answers)
-    return [(at, total) for (at, _), total in zip(answers, totals, strict=True)]

@@ -18,6 +18,8 @@ from tests.support.stalls import Stall
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import ProcessWorker
 
+#: The module with the orders that a worker may take.
+ORDERS = "tests.acceptance.orders"
 VISIBILITY_TIMEOUT = 4
 #: Longer than a test waits: a message becomes visible again only when it is released.
 LONG = {"VisibilityTimeout": "600"}
@@ -76,11 +78,10 @@ class Scene:
         self.ledger = self.folder / f"{self.name}.jsonl"
         self.ledger.touch()
         self.client = self.proxy.client()
-        attributes = {"VisibilityTimeout": str(VISIBILITY_TIMEOUT), **self.attributes}
-        if self.is_fifo:
-            attributes["FifoQueue"] = "true"
+        kind = {"FifoQueue": "true"} if self.is_fifo else {}
+        attributes = {"VisibilityTimeout": str(VISIBILITY_TIMEOUT), **kind, **self.attributes}
         if self.max_receive_count is not None:
-            self.dead_letters = self._create(self.name + "-dead", {})
+            self.dead_letters = self._create(f"dead-{self.name}", kind)
             arn = self._attribute(self.dead_letters, "QueueArn")
             attributes["RedrivePolicy"] = json.dumps(
                 {"deadLetterTargetArn": arn, "maxReceiveCount": self.max_receive_count}
@@ -97,17 +98,25 @@ class Scene:
         self,
         *args: str,
         flag: bool = True,
+        orders: bool = False,
         conf: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
         wait: bool = True,
     ) -> ProcessWorker:
-        """Start a worker on the queue and wait until it is ready."""
+        """Start a worker on the queue and wait until it is ready.
+
+        Args:
+            orders: Whether it takes orders, for which it needs an event loop.
+        """
+        given = {"task_default_queue": self.name, **(conf or {})}
+        if orders:
+            given["imports"] = [ORDERS]
         worker = self.start_worker(
             "tests.acceptance.proj",
             ["-Q", self.name, *(["--heartbeat-sqs"] if flag else []), *args],
             env={
                 "PROJ_LEDGER": str(self.ledger),
-                "PROJ_CONF": json.dumps({"task_default_queue": self.name, **(conf or {})}),
+                "PROJ_CONF": json.dumps(given),
                 **(env or {}),
             },
         )
@@ -148,6 +157,24 @@ class Scene:
         """Return the notes of a kind once there are that many."""
         self.wait_until(lambda: len(self.notes(what)) >= count, timeout)
         return self.notes(what)
+
+    def order(self, what: str, *args: str) -> None:
+        """Make a worker that takes orders do something, and return once it has begun."""
+        file = Path(f"{self.ledger}.order")
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps([what, *args]))
+        draft.rename(file)
+        self.wait_until(lambda: not file.exists())
+
+    def leases(self) -> int:
+        """Return how many leases the keeper of a worker that takes orders holds now."""
+        known = len(self.notes("leases"))
+        self.order("count_leases")
+        return int(self.wait_for_notes("leases", known + 1)[-1].key)
+
+    def wait_for_no_lease(self) -> None:
+        """Return once that keeper holds no lease."""
+        self.wait_until(lambda: self.leases() == 0)
 
     def counts(self, url: str | None = None) -> tuple[int, int]:
         """Return how many messages of a queue are visible and how many in flight."""

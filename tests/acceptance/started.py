@@ -7,10 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.acceptance.orders import MODULE
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import ORDERS, Scene
 from tests.support.environment import SAFE_ENV
-from tests.support.process import ProcessContainer
+from tests.support.process import LoggedProcess
 from tests.support.workers import ROOT, ProcessWorker
 
 
@@ -24,11 +23,11 @@ def worker_by(celery: Sequence[str], scene: Scene, *args: str, log: Path) -> Pro
     env = {
         "CELERY_BROKER_URL": scene.proxy.broker_url,
         "PROJ_LEDGER": str(scene.ledger),
-        "PROJ_CONF": json.dumps({"task_default_queue": scene.name, "imports": [MODULE]}),
+        "PROJ_CONF": json.dumps({"task_default_queue": scene.name, "imports": [ORDERS]}),
     }
     worker = ["-A", "tests.acceptance.proj", "worker", "-l", "INFO", "-Q", scene.name]
     return ProcessWorker(
-        ProcessContainer(
+        LoggedProcess(
             "worker",
             [*celery, *worker, "--heartbeat-sqs", *args],
             env={**os.environ, **SAFE_ENV, **env},

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import sys
 import threading
 import time
-import venv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +17,9 @@ import pytest
 from tests.acceptance.processes import keepers_of, living
 from tests.acceptance.record import CHANGE, wait_for_extensions
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
-from tests.acceptance.started import worker_by
 from tests.support.answers import Body
 from tests.support.faults import Effect, forward_after
-from tests.support.workers import ROOT, ProcessWorker
+from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
 HELD = ["a", "b", "c"]
@@ -33,15 +30,11 @@ exec {python} "$@"
 """
 
 
-@pytest.mark.parametrize(
-    ("how", "pool"),
-    [(signal.SIGKILL, "prefork"), (signal.SIGSTOP, "threads")],
-)
 def test_another_keeper_takes_over_during_deletes_and_releases_and_nothing_runs_twice(
-    new_scene: NewScene, how: signal.Signals, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene(max_receive_count=4, attributes=STEADY)
-    worker = scene.worker("-c", "6", "-P", pool, conf=OFTEN)
+    worker = scene.worker("-c", "6", conf=OFTEN)
     for key in HELD:
         scene.send("hold", key)
     wait_for_extensions(scene, 1, since=0.0, messages=len(HELD))
@@ -53,7 +46,12 @@ def test_another_keeper_takes_over_during_deletes_and_releases_and_nothing_runs_
         scene.send("fail", f"bad {number}")
     scene.wait_until(lambda: is_under_way(scene, "DeleteMessageBatch") and is_releasing(scene))
     scene.proxy.clear()
-    end_keeper(scene, worker, how, is_killed.set)
+    (keeper,) = keepers_of(worker.pid)
+    os.kill(keeper, signal.SIGKILL)
+    is_killed.set()
+    scene.wait_until(lambda: set(keepers_of(worker.pid)) - {keeper})
+    scene.wait_until(lambda: living([keeper]) == [])
+    assert len(keepers_of(worker.pid)) == 1
     # Until the timeouts that the first keeper requested would have ended.
     ended_at = time.monotonic()
     wait_for_extensions(scene, 2, since=ended_at, messages=len(HELD))
@@ -72,38 +70,18 @@ def test_another_keeper_takes_over_during_deletes_and_releases_and_nothing_runs_
     assert scene.late_extensions() == []
 
 
-def test_a_keeper_that_dies_again_and_again_is_replaced_after_ever_longer_pauses(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene(attributes=STEADY)
-    worker = scene.worker("-c", "1", "-P", "threads", conf=OFTEN)
-    scene.send("hold", "a")
-    scene.wait_for_notes("start", 1)
-    for pause in ("at once", "in 0.5 s", "in 1 s"):
-        scene.wait_until(lambda: keepers_of(worker.pid))
-        (keeper,) = keepers_of(worker.pid)
-        os.kill(keeper, signal.SIGKILL)
-        worker.wait_for_log(f"ended (signal SIGKILL); another starts {pause} and continues with 1 ")
-    wait_for_extensions(scene, 1, since=time.monotonic())
-    scene.let_end("a")
-    scene.wait_until_empty()
-    assert scene.keys("start") == scene.keys("end") == ["a"]
-    assert len(keepers_of(worker.pid)) == 1
-
-
 @pytest.fixture
 def fragile(tmp_path: Path) -> Fragile:
     return Fragile(tmp_path)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_worker_whose_first_keeper_dies_at_its_start_receives_nothing_and_exits_with_one_error(
-    new_scene: NewScene, fragile: Fragile, pool: str
+    new_scene: NewScene, fragile: Fragile
 ) -> None:
     fragile.die()
     scene = new_scene(attributes=LONG)
     scene.send("work", "a")
-    worker = scene.worker("-c", "2", "-P", pool, env=fragile.env, wait=False)
+    worker = scene.worker("-c", "2", env=fragile.env, wait=False)
     assert worker.wait_for_exit() == 1
     assert scene.calls("ReceiveMessage") == []
     assert scene.counts() == (1, 0)
@@ -112,13 +90,12 @@ def test_a_worker_whose_first_keeper_dies_at_its_start_receives_nothing_and_exit
     assert "Traceback" not in worker.logs()
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_worker_whose_keepers_only_die_now_settles_its_messages_itself_and_exits(
-    new_scene: NewScene, fragile: Fragile, pool: str
+    new_scene: NewScene, fragile: Fragile
 ) -> None:
     scene = new_scene(attributes=LONG)
     conf = {"sqs_heartbeat_keeper_timeout": 15, "worker_prefetch_multiplier": 3}
-    worker = scene.worker("-c", "1", "-P", pool, conf=conf, env=fragile.env)
+    worker = scene.worker("-c", "1", conf=conf, env=fragile.env)
     for key in HELD:
         scene.send("hold", key)
     scene.wait_until(lambda: scene.counts() == (0, 3) and scene.keys("start"))
@@ -136,52 +113,9 @@ def test_a_worker_whose_keepers_only_die_now_settles_its_messages_itself_and_exi
     assert "the last one ended (exit status 3); without a keeper the worker ends" in line
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_a_message_in_the_open_poll_of_a_dead_keeper_does_not_run_and_stays_hidden(
-    new_scene: NewScene, fragile: Fragile, pool: str
-) -> None:
+def test_a_keeper_starts_if_the_worker_does_not_know_its_interpreter(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 20}
-    conf = {"sqs_heartbeat_keeper_timeout": 15, "broker_transport_options": options}
-    worker = scene.worker("-c", "2", "-P", pool, conf=conf, env=fragile.env)
-    scene.wait_until(lambda: scene.calls("ReceiveMessage"))
-    fragile.kill_keeper(worker)
-    scene.send("work", "a")
-    assert worker.wait_for_exit() == 1
-    assert scene.keys("start") == []
-    assert len(scene.calls("ReceiveMessage")) == 1
-    assert scene.counts() == (0, 1)
-
-
-def test_keepers_start_with_packages_that_only_the_workers_path_has(
-    new_scene: NewScene, tmp_path: Path
-) -> None:
-    """As with buildout, pex and bazel: the interpreter itself has none of them."""
-    start = tmp_path / "start.py"
-    start.write_text(
-        f"import sys\nsys.path[:0] = {[str(ROOT), *sys.path]}\n"
-        "from celery.__main__ import main\nsys.exit(main())\n"
-    )
-    venv.create(tmp_path / "bare")
-    python = str(tmp_path / "bare" / "bin" / "python")
-    scene = new_scene(attributes=LONG)
-    worker = worker_by([python, "-I", str(start)], scene, "-c", "1", log=tmp_path)
-    try:
-        scene.send("work", "a")
-        scene.wait_until_empty()
-        assert scene.keys("end") == ["a"]
-        worker.kill("SIGTERM")
-        assert worker.wait_for_exit() == 0
-    finally:
-        worker.teardown()
-
-
-@pytest.mark.parametrize("python", ["", shutil.which("true")])
-def test_a_keeper_starts_if_the_worker_does_not_know_its_interpreter(
-    new_scene: NewScene, python: str
-) -> None:
-    scene = new_scene(attributes=LONG)
-    scene.worker("-c", "1", "-P", "threads", env={"PROJ_PYTHON": python})
+    scene.worker("-c", "1", "-P", "threads", env={"PROJ_PYTHON": ""})
     scene.send("work", "a")
     scene.wait_until_empty()
     assert scene.keys("end") == ["a"]
@@ -212,18 +146,6 @@ class Fragile:
         (keeper,) = keepers_of(worker.pid)
         os.kill(keeper, signal.SIGKILL)
         worker.wait_for_log("ended (exit status 3)")
-
-
-def end_keeper(
-    scene: Scene, worker: ProcessWorker, how: signal.Signals, then: Callable[[], None]
-) -> None:
-    """Kill or stop the keeper; return once there is another, and nothing left of the first."""
-    (keeper,) = keepers_of(worker.pid)
-    os.kill(keeper, how)
-    then()
-    scene.wait_until(lambda: set(keepers_of(worker.pid)) - {keeper})
-    scene.wait_until(lambda: living([keeper]) == [])
-    assert len(keepers_of(worker.pid)) == 1
 
 
 def is_under_way(scene: Scene, operation: str) -> bool:

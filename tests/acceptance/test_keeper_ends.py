@@ -20,19 +20,17 @@ from tests.acceptance.scene import LONG, Scene
 from tests.acceptance.started import worker_by
 from tests.support.environment import SAFE_ENV
 from tests.support.faults import delay
-from tests.support.shell import Shell
 from tests.support.stalls import stood_still
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
 
 NewScene = Callable[..., Scene]
 #: As in a container: the command is its first process, and all others end with it.
 CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-#: Skipped where the system allows no process namespaces.
+#: Without it where the system allows no process namespaces.
 HAS_NAMESPACES = (
     subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
 )
-NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES else [])]
 #: Runs four workers in turn in its own process, one task each. It ends only if none leaves a child
 #: or a thread, and no later one leaves more descriptors than the first.
 EMBEDDED = """
@@ -73,38 +71,30 @@ for key in "abcd":
 GONE_AFTER = 12.0
 
 
-@pytest.mark.parametrize(
-    ("number", "pool"),
-    # SIGTERM would end each process of a prefork pool, with its task.
-    [(signal.SIGINT, "prefork"), (signal.SIGTERM, "threads")],
-)
 def test_after_a_signal_to_all_processes_the_keeper_deletes_messages_and_exits(
-    new_scene: NewScene, number: signal.Signals, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
-    worker = scene.worker("-c", "1", "-P", pool)
+    worker = scene.worker("-c", "1")
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     scene.proxy.rule("DeleteMessageBatch", delay(0.5))
     (keeper,) = keepers_of(worker.pid)
-    # As Ctrl+C in a terminal does, or a supervisor that signals every process of a service.
-    os.killpg(worker.pid, number)
-    os.kill(keeper, number)
+    # As Ctrl+C in a terminal does.
+    os.killpg(worker.pid, signal.SIGINT)
+    os.kill(keeper, signal.SIGINT)
     worker.wait_for_log("Warm shutdown")
     assert living([keeper]) == [keeper]
     scene.let_end("a")
-    # Celery's own for Ctrl+C is 1.
-    assert worker.wait_for_exit() == (1 if number == signal.SIGINT else 0)
+    # Celery's own for Ctrl+C.
+    assert worker.wait_for_exit() == 1
     assert scene.counts() == (0, 0)
     assert scene.keys("start") == scene.keys("end") == ["a"]
     assert "the keeper's process" not in worker.logs()
     assert keepers_on(scene) == living([keeper]) == []
 
 
-@pytest.mark.parametrize(
-    "order",
-    ["main", "group", "keeper main", "main keeper", "pool keeper main", "keeper pool group"],
-)
+@pytest.mark.parametrize("order", ["group", "pool keeper main"])
 def test_no_process_is_left_however_a_worker_is_killed(new_scene: NewScene, order: str) -> None:
     scene = new_scene(attributes=LONG)
     worker = scene.worker("-c", "2")
@@ -127,11 +117,10 @@ def test_no_process_is_left_however_a_worker_is_killed(new_scene: NewScene, orde
     assert gone_at - killed_at < GONE_AFTER + stood_still(scene.stalls, killed_at, gone_at)
 
 
-@pytest.mark.parametrize("namespace", NAMESPACES)
 def test_a_worker_that_docker_stops_deletes_finished_messages_and_leaves_no_keeper(
-    new_scene: NewScene, tmp_path: Path, namespace: list[str]
+    new_scene: NewScene, tmp_path: Path
 ) -> None:
-    scene = new_scene(attributes=LONG)
+    scene, namespace = new_scene(attributes=LONG), CONTAINER if HAS_NAMESPACES else []
     worker = worker_by([*namespace, sys.executable, "-m", "celery"], scene, "-c", "1", log=tmp_path)
     try:
         worker.wait_for_log("ready.")
@@ -151,8 +140,7 @@ def test_a_worker_that_docker_stops_deletes_finished_messages_and_leaves_no_keep
     assert keepers_on(scene) == []
 
 
-@pytest.mark.parametrize("pool", ["solo", "threads"])
-@pytest.mark.parametrize("how", ["cold", "warm"])
+@pytest.mark.parametrize(("pool", "how"), [("solo", "cold"), ("threads", "warm")])
 def test_embedded_workers_that_have_ended_leave_nothing_in_their_process(
     new_scene: NewScene, pool: str, how: str
 ) -> None:
@@ -166,27 +154,4 @@ def test_embedded_workers_that_have_ended_leave_nothing_in_their_process(
     env = {**os.environ, **SAFE_ENV, **env}
     subprocess.run(command, env=env, cwd=ROOT, check=True, timeout=4 * PATIENCE)
     assert scene.keys("end") == ["a", "b", "c", "d"]
-    assert scene.counts() == (0, 0)
-
-
-def test_a_worker_that_celery_multi_starts_and_stops_leaves_no_keeper(
-    new_scene: NewScene, shell: Shell
-) -> None:
-    scene = new_scene(attributes=LONG)
-    shell.export(f"export PROJ_LEDGER={scene.ledger}")
-    shell.export(f"export CELERY_BROKER_URL={scene.proxy.broker_url}")
-    shell.export(f"export PYTHONPATH={os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}")
-    options = f"--pidfile={shell.folder}/%n.pid --logfile={shell.folder}/%n%I.log"
-    arguments = f"-A tests.acceptance.proj -Q {scene.name} -c 1 --heartbeat-sqs -l INFO"
-    shell.run(f"celery multi start w1 {arguments} {options}")
-    try:
-        scene.send("work", "a")
-        scene.wait_for_notes("end", 1)
-        pid = int((shell.folder / "w1.pid").read_text())
-        assert len(keepers_of(pid)) == 1
-        shell.run(f"celery multi stopwait w1 {options}")
-        wait_until(lambda: keepers_on(scene) == [], PATIENCE)
-    finally:
-        for keeper in keepers_on(scene):
-            os.kill(keeper, signal.SIGKILL)
     assert scene.counts() == (0, 0)

@@ -1,14 +1,13 @@
-"""Tasks several visibility timeouts long: run once with the flag, more often without."""
+"""Tasks longer than the visibility timeout run once, also if calls fail or answers are late."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-
-import pytest
 
 from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import EARLY, SHORT, Scene
-from tests.support.faults import fail, fail_entries
+from tests.support.faults import answer_late, fail, fail_entries
 
 TASKS = [f"t{number:02}" for number in range(12)]
 #: More than two timeouts of the queues.
@@ -17,7 +16,6 @@ SECONDS = 26
 NewScene = Callable[..., Scene]
 
 
-@pytest.mark.oldest
 def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
     new_scene: NewScene,
 ) -> None:
@@ -41,7 +39,6 @@ def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
     stock.wait_until(lambda: len(stock.keys("start")) > len({*stock.keys("start")}))
 
 
-@pytest.mark.oldest
 def test_a_countdown_longer_than_the_visibility_timeout_runs_once(new_scene: NewScene) -> None:
     scene = new_scene(attributes=SHORT)
     scene.worker("-c", "2", conf=EARLY)
@@ -57,7 +54,6 @@ def test_a_countdown_longer_than_the_visibility_timeout_runs_once(new_scene: New
     assert scene.late_extensions() == []
 
 
-@pytest.mark.oldest
 def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene) -> None:
     # Tries take longer on a busy machine: the threshold leaves time for many.
     scene = new_scene(attributes={"VisibilityTimeout": "15"})
@@ -74,3 +70,50 @@ def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene
     assert any(call.status == 500 for call in answers)
     assert any((call.answer or {}).get("Failed") for call in answers)
     assert scene.late_extensions() == []
+
+
+def test_a_late_message_runs_only_after_an_extension_confirms_its_lease(
+    new_scene: NewScene,
+) -> None:
+    # Nearly all of the visibility timeout: an answer that takes a second is a late one.
+    scene = new_scene(attributes=SHORT)
+    scene.proxy.rule("ReceiveMessage", answer_late(1.5))
+    worker = scene.worker("-c", "1", conf={"sqs_heartbeat_threshold": 11.5})
+    refuse = fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True)
+    granted = threading.Event()
+    scene.proxy.rule(
+        CHANGE,
+        lambda body, forward: forward(body) if granted.is_set() else refuse(body, forward),
+    )
+    scene.send("work", "a")
+    worker.wait_for_log("is not started: too little was left")
+    granted.set()
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    (start,) = scene.notes("start")
+    extended = [call for call in scene.calls(CHANGE) if (call.answer or {}).get("Successful")]
+    assert extended[0].answered_at is not None
+    assert extended[0].answered_at < start.at
+
+
+def test_no_lease_expires_when_a_firewall_forgets_the_connections_of_a_keeper(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=SHORT)
+    worker = scene.worker("-c", "1", "-P", "threads", conf={"sqs_heartbeat_threshold": 10})
+    scene.send("hold", "a")
+
+    def extensions() -> int:
+        return sum(call.status == 200 for call in scene.calls(CHANGE))
+
+    for count in (2, 4):
+        # boto3 has made one of the two before, and has a connection of its own.
+        scene.wait_until(lambda count=count: extensions() >= count)
+        scene.proxy.forget_connections()
+        scene.client.close()
+    scene.wait_until(lambda: extensions() >= 6)
+    assert scene.late_extensions() == []
+    scene.let_end("a")
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
+    assert "lease-expired" not in worker.logs()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.acceptance.orders import MODULE, leases
 from tests.acceptance.record import handles
 from tests.acceptance.scene import Scene
 from tests.support.faults import fail_entries
@@ -54,12 +53,12 @@ def test_with_a_lost_lease_a_waiting_task_is_not_started_and_a_running_one_conti
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
     # Extended every two seconds, so both are lost long before they are received again.
-    rules = {"imports": [MODULE], **conf(threshold=28)}
-    worker = scene.worker("-c", "1", "--prefetch-multiplier", "2", conf=rules)
+    room = ("-c", "1", "--prefetch-multiplier", "2")
+    worker = scene.worker(*room, orders=True, conf=conf(threshold=28))
     scene.send("hold", "runs")
     scene.wait_for_notes("start", 1)
     scene.send("work", "waits")
-    scene.wait_until(lambda: leases(scene) == 2)
+    scene.wait_until(lambda: scene.leases() == 2)
     scene.proxy.rule(CHANGES, STOLEN)
     scene.wait_for_notes("lease_lost", 2)
     scene.proxy.clear()
@@ -85,8 +84,3 @@ def test_a_stuck_task_does_not_hold_its_message_indefinitely(new_scene: NewScene
     assert scene.keys("start") == ["a", "a"]
     assert scene.keys("lease_capped") == ["slow_once capped"]
     assert worker.logs().count("lease-cap-near") == 1
-
-
-def test_a_pool_that_can_not_stop_tasks_is_reported_at_start(new_scene: NewScene) -> None:
-    worker = new_scene().worker("-c", "1", "-P", "threads", conf=conf(on_lost="terminate"))
-    assert "pool thread can't stop running tasks" in worker.logs()

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.acceptance.record import CHANGE, extensions, receives
 from tests.acceptance.scene import LONG, Scene
@@ -81,11 +79,9 @@ def test_the_journal_records_the_life_of_a_message(new_scene: NewScene, tmp_path
     assert not any(handle in json.dumps(line) for handle in handles for line in lines)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_the_status_page_shows_the_leases_of_the_worker(new_scene: NewScene, pool: str) -> None:
+def test_the_status_page_shows_the_leases_of_the_worker(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    # In a solo pool, only the page runs beside the task.
-    worker = scene.worker("-c", "2", "-P", pool, conf={"sqs_heartbeat_status": "127.0.0.1:0"})
+    worker = scene.worker("-c", "2", conf={"sqs_heartbeat_status": "127.0.0.1:0"})
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     scene.wait_until(lambda: health(worker)["status"] == "ok")
@@ -112,7 +108,9 @@ def test_the_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path
     scene = new_scene(attributes=LONG)
     spans = tmp_path / "spans"
     conf = {"sqs_heartbeat_otel": True, **MINUTE, "sqs_heartbeat_threshold": 57}
-    scene.worker("-c", "1", conf=conf, env={"PROJ_SPANS": str(spans)})
+    scene.worker(
+        "-c", "1", conf=conf, env={"PROJ_INSTRUMENT": "spans", "PROJ_REPORTED": str(spans)}
+    )
     trace = "0af7651916cd43dd8448eb211c80319c"
     scene.send("hold", "a", headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
     scene.wait_until(lambda: spans.exists() and spans.read_text())

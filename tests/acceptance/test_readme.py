@@ -17,7 +17,6 @@ import pytest
 from botocore.exceptions import ClientError
 from celery import Celery
 
-from celery_sqs_heartbeat.journal.reading import read_journal
 from tests.acceptance.scene import StartWorker
 from tests.acceptance.test_operating import probe
 from tests.support.clients import sqs_client
@@ -148,7 +147,7 @@ def run_command(tmp_path: Path, proxy: FaultProxy) -> Callable[[str], str]:
     env = {**os.environ, **SAFE_ENV, "CELERY_BROKER_URL": proxy.broker_url}
 
     def run(command: str) -> str:
-        words = command.replace("/var/log/proj/sqs", str(tmp_path / "journal")).split()
+        words = command.split()
         shown = run_forked([sys.executable, "-m", *words], env=env, cwd=tmp_path)
         assert shown.returncode == 0, shown.stdout + shown.stderr
         return shown.stdout
@@ -168,47 +167,6 @@ def test_the_commands_of_the_readme_look_at_its_worker(
     assert "0 errors" in run_command(doctor)
     assert "worker1@localhost" in run_command(f"{status} --url {page}")
     assert "sqs:ChangeMessageVisibility" in json.loads(run_command(iam))["Statement"][0]["Action"]
-
-
-@pytest.fixture
-def journal(start_proj: Start, proxy: FaultProxy, tmp_path: Path) -> Path:
-    """The journal of the README's worker when it has run a task."""
-    start_proj(PROJ, OPERATE)
-    Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
-    journal = tmp_path / "journal"
-    wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(journal)))
-    return journal
-
-
-@pytest.mark.usefixtures("journal")
-def test_the_commands_of_the_readme_read_its_journal(
-    run_command: Callable[[str], str], tmp_path: Path
-) -> None:
-    began = time.monotonic()
-    run_command(REPORT)
-    page = (tmp_path / "report.html").read_text()
-    # The worker begins another segment every five minutes.
-    most = 2 + (time.monotonic() - began) // 300
-    covered = re.search("Covers 1 worker, ([0-9]+) segments? of their journal, ", page)
-    assert covered, page
-    assert 1 <= int(covered[1]) <= most
-    assert "proj.add" in page
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("journal")
-def test_tune_of_the_readme_recommends_settings_by_its_journal(
-    run_command: Callable[[str], str],
-) -> None:
-    shown = run_command(TUNE)
-    assert "celery" in shown
-    assert "sqs_heartbeat_queues" in shown
-
-
-def test_the_worker_shows_the_flag_in_its_help(
-    tmp_path: Path, run_command: Callable[[str], str]
-) -> None:
-    (tmp_path / "proj.py").write_text(PROJ)
     assert "--heartbeat-sqs / --no-heartbeat-sqs" in run_command("celery -A proj worker --help")
 
 

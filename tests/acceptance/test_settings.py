@@ -18,24 +18,6 @@ NewScene = Callable[..., Scene]
 EAGER = {"sqs_heartbeat_visibility_timeout": 60, "sqs_heartbeat_threshold": 59}
 
 
-def test_a_transport_option_for_new_queues_is_refused_only_if_a_queue_must_be_created(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene()
-    options = {"region": "us-east-1", "is_secure": False, "visibility_timeout": 86400}
-    conf = {"broker_transport_options": options}
-    said = "broker_transport_options['visibility_timeout']=86400: must be a whole number"
-    worker = scene.worker("-c", "1", conf=conf)
-    scene.send("work", "a")
-    scene.wait_for_notes("end", 1)
-    assert worker.logs().count(said) == 1
-    refused = scene.worker("-c", "1", "-Q", f"{scene.name}-new", conf=conf, wait=False)
-    assert refused.wait_for_exit() == 1
-    assert "1 setting is wrong" in refused.logs()
-    assert "Traceback" not in refused.logs()
-    assert f"{scene.name}-new" not in str(scene.client.list_queues())
-
-
 @pytest.mark.fresh
 def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: NewScene) -> None:
     scene = new_scene()
@@ -100,35 +82,8 @@ def test_an_app_that_others_create_gets_the_heartbeat_in_both_ways_of_the_page(
     scene.wait_until_empty()
 
 
-@pytest.mark.parametrize(
-    ("session", "fault"),
-    [
-        ("def new_session(): return 'x'", "returned str: return a boto3.Session"),
-        ("def new_session(): raise RuntimeError('no vault')", "failed (RuntimeError('no vault'))"),
-        ("raise RuntimeError('no vault')", "can't be imported (no vault)"),
-    ],
-)
-def test_a_session_function_that_makes_no_session_ends_the_worker_before_it_consumes(
-    new_scene: NewScene, session: str, fault: str
-) -> None:
-    scene = new_scene()
-    scene.send("work", "a")
-    (scene.folder / "own_aws.py").write_text(session)
-    worker = scene.worker(
-        *("-c", "1", "-P", "threads"),
-        conf={"sqs_heartbeat_session": "own_aws:new_session"},
-        env={"PYTHONPATH": os.pathsep.join((str(scene.folder), *filter(None, sys.path)))},
-        wait=False,
-    )
-    assert worker.wait_for_exit() == 1
-    assert f"sqs_heartbeat_session='own_aws:new_session': {fault}" in worker.logs()
-    assert "Traceback" not in worker.logs()
-    assert scene.proxy.calls("ReceiveMessage") == []
-
-
-@pytest.mark.parametrize("pool", ["prefork", "solo", "threads", "gevent", "eventlet"])
 def test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_error(
-    new_scene: NewScene, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene, fitting, short = new_scene(attributes=STEADY), new_scene(), new_scene()
     names = f"{fitting.name},{scene.name},{short.name}"
@@ -142,7 +97,7 @@ def test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_erro
             "tests.acceptance.proj.hold": {"sqs_heartbeat": {"threshold": 15}},
         },
     }
-    worker = scene.worker("-c", "1", "-P", pool, "-Q", names, conf=conf, wait=False)
+    worker = scene.worker("-c", "1", "-Q", names, conf=conf, wait=False)
     assert worker.wait_for_exit() == 1
     log = worker.logs()
     task = "task 'tests.acceptance.proj.hold' on queue"
@@ -156,6 +111,15 @@ def test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_erro
     assert "Unrecoverable" not in log
     assert scene.proxy.calls("ReceiveMessage") == []
     assert fitting.counts() == (1, 0)
+
+
+def test_a_pool_that_can_not_do_what_is_set_is_named_at_the_start(new_scene: NewScene) -> None:
+    refused = new_scene().worker("-P", "threads", "--autoscale=6,2", wait=False)
+    assert refused.wait_for_exit() == 1
+    assert "--autoscale: must not be given for pool 'thread', which can't grow" in refused.logs()
+    conf = {"sqs_heartbeat_on_lost": "terminate"}
+    worker = new_scene().worker("-c", "1", "-P", "threads", conf=conf)
+    assert "pool thread can't stop running tasks" in worker.logs()
 
 
 def test_on_another_broker_the_flag_does_nothing_and_logs_it_once(
@@ -206,29 +170,6 @@ def test_receives_and_extensions_use_the_visibility_timeout_of_the_settings(
     assert set(timeouts_asked(scene)) == {60}
     assert f"has settings for queue '{scene.name}x', which is neither in" in worker.logs()
     assert f"did you mean '{scene.name}'?" in worker.logs()
-
-
-def test_leases_are_kept_without_a_prefetch_limit_or_timeouts_and_with_adaptive_retries(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene()
-    options = {
-        "region": "us-east-1",
-        "is_secure": False,
-        "wait_time_seconds": 1,
-        "client-config": {"connect_timeout": None, "read_timeout": None},
-    }
-    conf = {**EAGER, "worker_prefetch_multiplier": 0, "broker_transport_options": options}
-    env = {"AWS_RETRY_MODE": "adaptive"}
-    worker = scene.worker("-c", "1", "-P", "threads", conf=conf, env=env)
-    # One call a second extends ten messages, and forty are made.
-    worker.wait_for_log("worker_prefetch_multiplier=0 sets no limit")
-    assert "It stops at 400 messages" in worker.logs()
-    scene.send("hold", "a")
-    scene.proxy.wait_for(CHANGE)
-    scene.let_end("a")
-    scene.wait_until_empty()
-    assert scene.keys("start") == ["a"]
 
 
 def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:

@@ -6,12 +6,11 @@ The queues hide a message for ten minutes. A message that is visible sooner was 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
+from tests.acceptance.ends import ENDS, GREEN_ENDS
+from tests.acceptance.processes import is_zombie, living
 from tests.acceptance.record import CHANGE, DEAD_POLL
 from tests.acceptance.scene import LONG, Scene
 from tests.support.answers import Answer, Body
@@ -61,7 +60,8 @@ def test_a_message_is_released_only_after_its_overdue_process_has_died(
 
     def note_processes(body: Body, forward: Forward) -> Answer:
         if any(entry["VisibilityTimeout"] <= DEAD_POLL for entry in body["Entries"]):
-            alive_at_releases.extend(is_alive(note.pid) for note in scene.notes("start"))
+            pids = [note.pid for note in scene.notes("start")]
+            alive_at_releases.extend(pid in living(pids) and not is_zombie(pid) for pid in pids)
         return forward(body)
 
     scene.proxy.rule(CHANGE, note_processes)
@@ -72,45 +72,3 @@ def test_a_message_is_released_only_after_its_overdue_process_has_died(
     assert alive_at_releases[0] is False
     assert "nothing will settle" not in worker.logs()
     scene.let_end("a")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-@pytest.mark.oldest
-def test_a_message_that_nothing_will_ack_or_release_is_released_within_seconds(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene(max_receive_count=2, attributes=LONG)
-    worker = scene.worker("-c", "2", "-P", "threads", conf=ONE_EACH)
-    ends = sorted(SWALLOWED)
-    for end in ends:
-        scene.send("end_by", end)
-    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == len(ends))
-    for number in range(3):
-        scene.send("work", f"good {number}")
-    scene.wait_for_notes("end", 3)
-    scene.wait_until_empty()
-    assert worker.logs().count("nothing will settle it any more: it is released") == 2 * len(ends)
-
-
-def test_a_message_whose_job_a_prefork_pool_forgot_is_visible_again_when_its_timeout_ends(
-    new_scene: NewScene, tmp_path: Path
-) -> None:
-    scene = new_scene()
-    forget = tmp_path / "forget"
-    worker = scene.worker("-c", "2", conf=ONE_EACH, env={"PROJ_FORGET": str(forget)})
-    scene.send("hold", "a")
-    scene.wait_for_notes("start", 1)
-    forget.touch()
-    # The first run still continues: its end no longer affects its message.
-    scene.wait_for_notes("start", 2)
-    scene.let_end("a")
-    scene.wait_until_empty()
-    worker.wait_for_log("nothing will settle it any more: it becomes visible again")
-    scene.wait_for_notes("end", 2)
-    assert scene.keys("start") == ["a", "a"]

@@ -1,1 +1,1 @@
-"""The project compared with its peers: the scenarios that the best of them test."""
+"""The behaviour of SQS, on the simulated one and on other servers."""

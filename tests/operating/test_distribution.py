@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import urllib.request
-import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,17 +88,6 @@ def test_the_source_distribution_has_what_makes_the_wheel_and_no_more(dist: Path
         "celery_sqs_heartbeat",
         "pyproject.toml",
     }
-
-
-def test_no_link_of_the_published_readme_needs_the_files_beside_it(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
-        metadata = archive.read(name).decode()
-    targets = re.findall(r"\]\(([^)]*)\)", metadata)
-    assert len(targets) > 10
-    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
-    # tests/operating/test_docs_site.py checks where the others lead.
-    assert "#limits" in targets
 
 
 def test_the_installed_wheel_does_what_the_readme_says(shell: Shell, fresh: Path) -> None:

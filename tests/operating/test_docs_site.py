@@ -6,12 +6,7 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,50 +14,9 @@ import pytest
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.settings import NAMES, PREFIX, Settings
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
-from tests.support.browser import chromium, complaints, emulate, require_chromium
-from tests.support.markdown import ROOT, blocks, typed
-from tests.support.waiting import wait_until
+from tests.support.markdown import ROOT, blocks
 
 DOCS = ROOT / "docs"
-BUTTON = ".language-console button[data-clipboard-target]"
-#: Presses the copy button of each block of commands; returns what each one copies.
-COPY_ALL = f"""
-  let copied = null;
-  addEventListener("copy", () => {{ copied = document.activeElement.value }});
-  [...document.querySelectorAll("{BUTTON}")].map(button => {{ button.click(); return copied }})
-"""
-#: Returns the addresses of the pages that a search has found.
-RESULTS = """
-  const links = document.querySelectorAll(".md-search-result__item > a");
-  return [...links].map(link => link.href);
-"""
-DESKTOP, PHONE = (1400, 1000), (420, 1000)
-#: The columns of code that a desktop shows at once.
-COLUMNS = 100
-#: What is hard to read: a broken name in a table, a copy button on its code, a scroll bar below the
-#: page or below code of few columns.
-UNREADABLE = f"""
-  const lines = element => {{
-    const range = document.createRange();
-    range.selectNodeContents(element);
-    return new Set([...range.getClientRects()].map(box => box.top)).size;
-  }};
-  const names = [...document.querySelectorAll(".md-typeset td code")]
-    .filter(name => !/\\s/.test(name.textContent) && lines(name) > 1)
-    .map(name => `broken: ${{name.textContent}}`);
-  const code = [...document.querySelectorAll(".md-typeset pre > code")].flatMap(code => {{
-    const button = code.parentElement.querySelector(".md-code__nav, .md-clipboard");
-    const isUnder = button.getBoundingClientRect().left < code.getBoundingClientRect().right;
-    const columns = Math.max(...code.textContent.split("\\n").map(line => line.length));
-    const isCut = innerWidth >= {DESKTOP[0]} && columns <= {COLUMNS}
-      && code.scrollWidth > code.clientWidth;
-    const faults = [...(isUnder ? ["under its button"] : []), ...(isCut ? ["cut"] : [])];
-    return faults.map(fault => `${{fault}}: ${{code.textContent}}`);
-  }});
-  const page = document.documentElement;
-  const wide = page.scrollWidth > page.clientWidth ? ["the page is wider than the screen"] : [];
-  return [...names, ...code, ...wide];
-"""
 
 
 @pytest.fixture(scope="module")
@@ -96,69 +50,6 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(site: Path) -
         if page.name != "404.html":
             local = [urlsplit(url).path for url in loaded if not url.startswith("data:")]
             assert [url for url in local if not (page.parent / url).exists()] == [], page
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    require_chromium()
-    with chromium(tmp_path / "profile") as driver:
-        yield driver
-
-
-@pytest.mark.thorough
-def test_pages_can_be_read_on_every_screen_and_commands_copied_without_their_output(
-    site: Path, browser: Any
-) -> None:
-    unreadable = {}
-    for page in sorted(DOCS.rglob("*.md")):
-        name = page.relative_to(DOCS)
-        expected = [typed(block) for block in blocks(str(page.relative_to(ROOT)), "console")]
-        for size in (DESKTOP, PHONE):
-            emulate(browser, size=size)
-            browser.get((site / name).with_suffix(".html").as_uri())
-            find = partial(browser.find_elements, "css selector")
-            count = len(find(".md-typeset pre > code"))
-            wait_until(lambda: len(find("pre button[data-clipboard-target]")) == count)  # noqa: B023
-            if found := browser.execute_script(UNREADABLE):
-                unreadable[f"{name} at {size[0]}"] = found
-        # Browsers copy only what a user asks for.
-        asked = {"expression": COPY_ALL, "userGesture": True, "returnByValue": True}
-        copied = browser.execute_cdp_cmd("Runtime.evaluate", asked)["result"]["value"]
-        assert copied == expected, page
-        assert complaints(browser) == []
-    assert unreadable == {}
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files, and logs nothing."""
-
-    def log_message(self, *args: object) -> None:
-        """Ignore a request."""
-
-
-@pytest.mark.thorough
-def test_the_search_finds_a_setting_wherever_it_is_named(site: Path, browser: Any) -> None:
-    pages = {
-        str(page.relative_to(DOCS).with_suffix(".html"))
-        for page in DOCS.rglob("*.md")
-        if f"{PREFIX}release_delay" in page.read_text(encoding="utf-8")
-    }
-    assert len(pages) > 3
-
-    def found() -> set[str]:
-        # In one step: the search may replace its list at any time.
-        urls = browser.execute_script(RESULTS)
-        return {urlsplit(url).path.removeprefix("/") for url in urls}
-
-    # Browsers do not let it search from files.
-    handler = partial(QuietHandler, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name in ("release_delay", f"{PREFIX}release_delay"):
-            browser.get(f"http://127.0.0.1:{server.server_port}/index.html?q={name}")
-            # Among the first: the search lists ten pages at once.
-            wait_until(lambda: pages <= found(), tell=lambda: str(found()))
-        server.shutdown()
 
 
 def test_the_links_of_the_published_readme_lead_to_the_repository_or_stay_within_it() -> None:

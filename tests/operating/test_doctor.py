@@ -11,12 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
 
-from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.cli.examination import examine
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from tests.support.servers import SqsServer
 from tests.support.waiting import PATIENCE
 from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
@@ -119,25 +115,3 @@ def test_the_policy_has_the_arns_that_sqs_returns(run: Run, server: SimulatedSer
     assert ended.returncode == 0, ended.stderr
     (consume, *_) = json.loads(ended.stdout)["Statement"]
     assert consume["Resource"] == "arn:aws:sqs:us-east-1:000000000000:work"
-
-
-@pytest.mark.parametrize("command", ["doctor", "iam"])
-def test_without_an_app_the_commands_ask_for_it(run: Run, command: str) -> None:
-    ended = run(command, broker="", app=())
-    assert ended.returncode == 2
-    said = " ".join((ended.stdout + ended.stderr).split())
-    assert "no Celery app was found" in said
-    assert "celery -A proj" in said
-
-
-def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
-    """Ministack returns the retention period, too."""
-    sqs_server.client().create_queue(
-        QueueName="short-lived",
-        Attributes={"MessageRetentionPeriod": "60", "VisibilityTimeout": "90"},
-    )
-    app = install(Celery("proj", broker=sqs_server.broker_url, set_as_current=False))
-    app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
-    found = {f.id[-4:]: str(f.value) for f in examine(app, queues=["short-lived"])}
-    assert found["E207"] == "retention period 60 s, visibility timeout 90 s"
-    assert "sqs:DeleteMessage" in found["P301"]

@@ -86,15 +86,6 @@ def test_a_celery_app_that_is_there_is_kept() -> None:
     assert is_installed(own)
 
 
-def test_one_extension_serves_several_apps() -> None:
-    extension = SqsHeartbeat()
-    first, second = (flask_app(CELERY={**CONFIG, "task_acks_late": late}) for late in (True, False))
-    extension.init_app(first)
-    extension.init_app(second)
-    assert first.extensions["celery"].conf.task_acks_late is True
-    assert second.extensions["celery"].conf.task_acks_late is False
-
-
 @pytest.mark.parametrize(("config", "kind"), [({}, "NoneType"), ({"CELERY": "sqs://k:s@"}, "str")])
 def test_a_missing_configuration_is_an_error(config: dict[str, Any], kind: str) -> None:
     with pytest.raises(ConfigurationError, match=f"is of type {kind}: must be a dict") as told:

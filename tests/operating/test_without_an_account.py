@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 
 import pytest
@@ -12,7 +11,7 @@ from tests.support.markdown import blocks, commands
 from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE
 
-PLAIN, DJANGO, FLASK = (f"docs/{name}.md" for name in ("plain-consumer", "django", "flask"))
+DJANGO, FLASK = "docs/django.md", "docs/flask.md"
 SERVE = "python -m celery_sqs_heartbeat.testing.server --port 9324"
 PRINTED = "127.0.0.1:9324"
 
@@ -39,29 +38,6 @@ def write_all(shell: Shell, document: str) -> None:
 def end_worker(job: subprocess.Popen[bytes]) -> None:
     job.terminate()
     assert job.wait(PATIENCE) == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_plain_consumer_runs_as_printed_and_ends_cleanly(
-    shell: Shell, number: signal.Signals
-) -> None:
-    write_all(shell, PLAIN)
-    export, send, run = lines_after_serving(shell, PLAIN)
-    shell.export(export)
-    shell.run(send)
-    consumer = shell.start(run)
-    log = shell.wait_for("hello")
-    consumer.send_signal(number)
-    assert consumer.wait(PATIENCE) == 0
-    assert "Traceback" not in log
-    # Deleted, not only received.
-    left = "sqs.get_queue_attributes(QueueUrl=url, AttributeNames=['All'])['Attributes']"
-    code = (
-        "import boto3; sqs = boto3.client('sqs', 'us-east-1'); "
-        "url = sqs.get_queue_url(QueueName='work')['QueueUrl']; "
-        f"print([v for k, v in {left}.items() if k.startswith('ApproximateNumberOf')])"
-    )
-    assert shell.run(f'python -c "{code}"').strip() == "['0', '0', '0']"
 
 
 @pytest.mark.thorough

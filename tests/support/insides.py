@@ -37,12 +37,6 @@ def give_to_pool(request: Any, pool: Any) -> bool:
     return bool(freed)
 
 
-def forget_jobs(pool: Any) -> None:
-    """Have Celery's pool of processes lose its jobs, as its own faults make it do."""
-    for job in list(pool._pool._cache.values()):
-        job.discard()
-
-
 def kill_late(seconds: float) -> None:
     """Have pools of processes wait before they kill a process that exceeded its time limit."""
     kill = TimeoutHandler._trywaitkill

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +10,6 @@ from mmap import mmap
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.current.table import LeaseBoard, Table
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
@@ -27,7 +25,7 @@ from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases
 from celery_sqs_heartbeat.receiving.reception import MessageSender, Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 #: Places in the table: more than the leases of any test.
 PLACES = 4_096
@@ -47,24 +45,6 @@ class PollClients(ClientPool):
     def __call__(self, queue_url: str) -> Any:
         self.prepare()
         return super().__call__(queue_url)
-
-
-class _NotingInlet(Inlet):
-    """Notes the rooms that it has sent."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor)
-        #: By channel: the last that was said.
-        self.said: dict[int, tuple[int, int]] = {}
-
-    def allow(self, keeper: int, channel: int, limit: int, prefetch_count: int) -> bool:
-        # First: it may be read at once.
-        before = self.said.get(channel)
-        self.said[channel] = limit, prefetch_count
-        is_sent = super().allow(keeper, channel, limit, prefetch_count)
-        if not is_sent and before is not None:
-            self.said[channel] = before
-        return is_sent
 
 
 class _Wire:
@@ -111,26 +91,20 @@ class Joined:
         *,
         most_waiting: int = 100,
         concurrency: int = 0,
-        clock: Callable[[], float] = clocks.now,
         poll_clients: Any = None,
         dispatcher: ThreadDispatcher | None = None,
-        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.clients, self.poll_clients = ClientPool(), poll_clients or PollClients()
         sqs = BotoSqs(self.clients, self.poll_clients, self.clients.address)
         self._table = Table(mmap(-1, Table.size_for(PLACES)))
         ours, theirs = delivery_sockets()
-        self._inlet = _NotingInlet(ours.detach())
-        self._read = threading.Condition()
-        self._rooms_read: dict[int, tuple[int, int]] = {}
+        inlet = Inlet(ours.detach())
         self._is_stepped = dispatcher is not None
         self._outlet = Outlet(theirs.detach(), 1)
         self._said: SimpleQueue[Message | None] = SimpleQueue()
         leases = LinkedLeases(LeaseBoard(self._table), self._outlet, self._said.put)
         self.keeper = ThreadKeeper(
             sqs,
-            clock=clock,
-            jitter=jitter,
             board=leases,
             observers=[self._observe],
             dispatcher=dispatcher,
@@ -152,7 +126,7 @@ class Joined:
             self.reception,
             wants_all=False,
         )
-        self.worker = LinkedKeeper(HeldMessages(self._table), self._inlet, clock=clock)
+        self.worker = LinkedKeeper(HeldMessages(self._table), inlet)
         # The keeper is ready.
         self._table.tick = 1.0
         self._run(self._read_rooms)
@@ -176,12 +150,6 @@ class Joined:
     def join(self) -> None:
         """Wait until no poll is open."""
         wait_until(lambda: not self.reception.polls)
-
-    def settle(self) -> None:
-        """Have the keeper know what room there is."""
-        self.worker.push()
-        with self._read:
-            assert self._read.wait_for(lambda: self._rooms_read == self._inlet.said, PATIENCE)
 
     def hear(self) -> None:
         """Have the worker know what the keeper has reported so far."""
@@ -207,17 +175,9 @@ class Joined:
         self._end.report(event)
 
     def _read_rooms(self) -> None:
-        while self._outlet.read_rooms(self._allow):
+        while self._outlet.read_rooms(self.reception.allow):
             pass
         self._outlet._socket.close()
-
-    def _allow(self, channel: int, limit: int, prefetch_count: int) -> None:
-        try:
-            self.reception.allow(channel, limit, prefetch_count)
-        finally:
-            with self._read:
-                self._rooms_read[channel] = limit, prefetch_count
-                self._read.notify_all()
 
     def _hear_all(self) -> None:
         is_over = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,15 +20,13 @@ class FaultProxy(Service):
     """Serves the SQS server at `upstream_url` under its own `url`.
 
     Attributes:
-        latency: Seconds added before every answer. Concurrent calls wait at the same time.
         calls: `CallLog.calls`, the calls recorded so far.
         wait_for: `CallLog.wait_for`, which waits for answered calls.
         forget: `CallLog.forget`, which empties the record but keeps the rules.
     """
 
-    def __init__(self, upstream_url: str, *, latency: float = 0.0) -> None:
+    def __init__(self, upstream_url: str) -> None:
         self.upstream_url = upstream_url
-        self.latency = latency
         self._log = CallLog()
         self._stopped = threading.Event()
         self._rules: tuple[tuple[frozenset[str], Effect], ...] = ()
@@ -97,8 +94,6 @@ class FaultProxy(Service):
         except Unanswered as never:
             self._stopped.wait()
             raise ConnectionDropped(reset=True) from never
-        if self.latency:
-            time.sleep(self.latency)
         self._log.answered(call, answer.status, answer.payload)
         return answer
 

@@ -39,11 +39,6 @@ class Call:
         """The entries of a batch call, empty for other calls."""
         return list(self.body.get("Entries", ()))
 
-    @property
-    def seconds(self) -> float | None:
-        """How long the client waited, None while it has no answer."""
-        return None if self.answered_at is None else self.answered_at - self.started_at
-
 
 class CallLog:
     """Calls in the order they arrived, shared by the proxy's threads and the test."""

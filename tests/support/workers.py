@@ -1,4 +1,4 @@
-"""Real worker processes behind pytest-celery's worker classes, without a container engine."""
+"""Real worker processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import psutil
-from celery import Celery
-from pytest_celery import CeleryTestWorker, CeleryWorkerContainer
-from pytest_docker_tools.exceptions import TimeoutError as LogTimeoutError
-
 from tests.support.environment import SAFE_ENV
-from tests.support.process import ProcessContainer, start_fresh
+from tests.support.process import LoggedProcess, start_fresh
 from tests.support.waiting import PATIENCE, pauses
 from tests.support.warm.client import Forked
 
@@ -24,50 +19,45 @@ ROOT = Path(__file__).parents[2]
 TAIL_LINES = 40
 
 
-class ProcessWorkerContainer(CeleryWorkerContainer):
-    """pytest-celery's worker container over a process."""
+class ProcessWorker:
+    """A worker under test.
 
-    _container: ProcessContainer
-
-    def teardown(self) -> None:
-        """End the worker and all its children."""
-        self._container.end()
-
-    def _wait_ready(self, timeout: float = PATIENCE) -> bool:
-        wait_for_log(self._container, self.ready_prompt, timeout)
-        return True
-
-
-class ProcessWorker(CeleryTestWorker):
-    """A worker under test. `kill`, `restart`, `logs` and the log assertions are pytest-celery's.
-
-    `logs` and all waits use only the current run. `history` includes the earlier runs.
+    Attributes:
+        process: Its main process, in whose group the processes of its pool are.
     """
 
-    def __init__(self, process: ProcessContainer, app: Celery | None = None) -> None:
-        super().__init__(ProcessWorkerContainer(process), app)
+    def __init__(self, process: LoggedProcess) -> None:
         self.process = process
+        self.logs = process.logs
+        self.kill = process.kill
+        self.teardown = process.end
 
     @property
     def pid(self) -> int:
         """Process id of the worker's main process."""
         return self.process.pid
 
-    def hostname(self) -> str:
-        """Return the node name it was started with, unless its arguments gave another."""
-        return f"{self.name()}@localhost"
+    def wait_for_log(self, text: str) -> None:
+        """Return once the text is in its log.
 
-    def child_pids(self) -> list[int]:
-        """Return the process ids of its pool, and of all other processes that it started."""
-        return [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
-
-    def history(self) -> str:
-        """Return the log of all runs."""
-        return self.process.history().decode(errors="replace")
-
-    def wait_for_log(self, log: str, message: str = "", timeout: float = PATIENCE) -> None:
-        """Wait for a text in the log; see `wait_for_log` of this module."""
-        wait_for_log(self.process, log, timeout, message)
+        Raises:
+            TimeoutError: It is not there after a long time, or the process has ended without it.
+        """
+        deadline = time.monotonic() + PATIENCE
+        pause = pauses()
+        while True:
+            # Checked before the log is read: then the log contains the process's last lines.
+            exit_code = self.process.exit_code
+            log = self.logs()
+            if text in log:
+                return
+            if exit_code is not None or time.monotonic() >= deadline:
+                state = "running" if exit_code is None else f"exited with {exit_code}"
+                raise TimeoutError(
+                    f"{self.process.name} ({state}) did not log {text!r} within {PATIENCE} s; its "
+                    f"log ends\n{tail(log)}"
+                )
+            next(pause)
 
     def wait_for_exit(self, timeout: float = PATIENCE) -> int:
         """Return the exit code, minus the signal's number if one ended the worker.
@@ -79,32 +69,9 @@ class ProcessWorker(CeleryTestWorker):
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError(
-                f"{self.name()} still runs after {timeout} s; its log ends\n{tail(self.logs())}"
+                f"{self.process.name} still runs after {timeout} s; its log ends\n"
+                f"{tail(self.logs())}"
             ) from None
-
-
-def wait_for_log(process: ProcessContainer, text: str, timeout: float, message: str = "") -> None:
-    """Return once the text is in the log of the current run.
-
-    Raises:
-        LogTimeoutError: It is not there after `timeout` seconds, or the process ended
-            without writing it. pytest-celery's log assertions catch this.
-    """
-    deadline = time.monotonic() + timeout
-    pause = pauses()
-    while True:
-        # Checked before the log is read: then the log contains the process's last lines.
-        exit_code = process.exit_code
-        log = process.logs().decode(errors="replace")
-        if text in log:
-            return
-        if exit_code is not None or time.monotonic() >= deadline:
-            state = "running" if exit_code is None else f"exited with {exit_code}"
-            raise LogTimeoutError(
-                f"{message or 'waiting for a log line'}: {process.name} ({state}) did not log "
-                f"{text!r} within {timeout} s; its log ends\n{tail(log)}"
-            )
-        next(pause)
 
 
 def tail(log: str) -> str:
@@ -119,7 +86,6 @@ def launch(
     args: Sequence[str],
     env: Mapping[str, str],
     log_dir: Path,
-    celery_app: Celery | None = None,
     cwd: Path = ROOT,
     fresh: bool = False,
 ) -> ProcessWorker:
@@ -132,7 +98,7 @@ def launch(
     command += ["-n", f"{name}@localhost", *args]
     # Green pools patch the standard library before anything else is imported.
     fresh = fresh or not {"gevent", "eventlet"}.isdisjoint(args)
-    process = ProcessContainer(
+    process = LoggedProcess(
         name,
         command,
         env={**os.environ, **SAFE_ENV, **env},
@@ -140,4 +106,4 @@ def launch(
         log_dir=log_dir,
         start=start_fresh if fresh else Forked,
     )
-    return ProcessWorker(process, celery_app)
+    return ProcessWorker(process)

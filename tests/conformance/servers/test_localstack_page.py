@@ -10,7 +10,6 @@ import pytest
 from tests.conformance.servers import test_standard
 from tests.conformance.servers.differences import KNOWN
 from tests.conformance.servers.localstack import VERSION, LocalStackServer
-from tests.conformance.servers.target import AWS_PREFIX, targets
 from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands
 from tests.support.servers import MotoServer, SqsServer
@@ -70,17 +69,3 @@ def test_localstack_differs_as_the_page_says() -> None:
         test_standard.test_a_delete_by_a_stale_handle_deletes_nothing,
     ):
         assert "localstack" in KNOWN[behaviour.__name__]
-
-
-@pytest.mark.parametrize("prefix", ["", "mine-"])
-def test_aws_is_compared_only_if_a_prefix_and_credentials_are_given(
-    monkeypatch: pytest.MonkeyPatch, prefix: str
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv(AWS_PREFIX, prefix)
-    found = targets()
-    for target in found:
-        target.stop()
-    names = ["simulated", "moto", "ministack", "localstack"]
-    assert [target.name for target in found] == names + ["aws"] * bool(prefix)

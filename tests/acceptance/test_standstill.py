@@ -1,4 +1,4 @@
-"""Workers that stall, and pools that fork again and again."""
+"""A worker that stalls, as on a machine that is suspended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.processes import keepers_of
 from tests.acceptance.record import CHANGE, handles
-from tests.acceptance.scene import EARLY, SHORT, Scene
+from tests.acceptance.scene import Scene
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
@@ -29,7 +29,6 @@ def signal_both(worker: ProcessWorker, number: signal.Signals) -> None:
 TIMEOUT = 15
 #: A worker that stalls for some seconds on a busy machine loses nothing.
 EAGER = {"sqs_heartbeat_threshold": 13}
-KEYS = [f"t{number:02}" for number in range(10)]
 
 
 @pytest.fixture(scope="module")
@@ -79,51 +78,6 @@ def test_a_worker_that_was_stopped_reports_it_and_leaves_the_next_owner_alone(
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "a"]
     assert asked() == {(theirs, TIMEOUT)}
-
-
-def test_a_message_stays_visible_when_its_task_is_stopped_after_a_standstill(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)})
-    # With one task at a time, no poll is open while it is stopped.
-    arguments = ("-c", "1", "--prefetch-multiplier", "1")
-    conf = {"sqs_heartbeat_on_lost": "terminate", **EAGER}
-    frozen = scene.worker(*arguments, conf=conf)
-    scene.send("slow_once", "a", 200)
-    scene.wait_for_notes("start", 1)
-    scene.wait_until(lambda: any(call.answered_at for call in scene.calls(CHANGE)))
-    signal_both(frozen, signal.SIGSTOP)
-    scene.wait_until(lambda: scene.counts() == (1, 0))
-    woken_at = time.monotonic()
-    signal_both(frozen, signal.SIGCONT)
-    frozen.wait_for_log("stopping task")
-    scene.wait_for_notes("end", 1)
-    scene.wait_until_empty()
-    assert scene.keys("start") == ["a", "a"]
-    stale, *_ = handles(scene)
-    late = [
-        call
-        for call in scene.calls(CHANGE)
-        if call.started_at > woken_at
-        for entry in call.entries
-        if entry["ReceiptHandle"] == stale
-    ]
-    assert late == []
-
-
-def test_a_pool_that_grows_and_shrinks_and_replaces_its_processes_runs_each_task_once(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene(attributes=SHORT)
-    worker = scene.worker("--autoscale", "4,1", "--max-tasks-per-child", "1", conf=EARLY)
-    for key in KEYS:
-        scene.send("work", key, 3)
-    ends = scene.wait_for_notes("end", len(KEYS))
-    scene.wait_until_empty()
-    assert scene.keys("start") == scene.keys("end") == KEYS
-    assert len({note.pid for note in ends}) == len(KEYS)
-    assert worker.logs().count("Scaling up") >= 1
-    assert scene.late_extensions() == []
 
 
 def deleted(scene: Scene) -> set[str]:
