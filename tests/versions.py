@@ -23,16 +23,21 @@ ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 FOLDERS = ("tests/integration", "tests/acceptance")
 #: Each process has its own server and proxy.
-TESTS = ["-n", "2", "--dist", "worksteal", "-m", "versions", *FOLDERS]
+TESTS = ["-n", "2", "--dist", "worksteal", *FOLDERS]
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
 
 
 class Row(NamedTuple):
-    """One environment: its name, its Python, and its group of dependencies in pyproject.toml."""
+    """One environment: its name, its Python, and its group of dependencies in pyproject.toml.
+
+    Attributes:
+        marks: Which tests run in it.
+    """
 
     name: str
     python: str
     group: str
+    marks: str = "versions"
 
     @property
     def venv(self) -> Path:
@@ -45,7 +50,7 @@ ROWS = [
     # Their SQS transport is another one, and so is their urllib3.
     Row("oldest", "3.10", "test-oldest"),
     # The newest that celery-batches works with.
-    Row("between", "3.12", "test-between"),
+    Row("between", "3.12", "test-between", "versions or batches"),
     Row("newest", "3.13", "test-workers"),
 ]
 
@@ -80,7 +85,7 @@ def run(row: Row, python: str, arguments: Sequence[str]) -> bool:
     # The installation compiles nothing. Without a cache for what is compiled later, each test
     # process would compile boto3 again, which would add up to minutes.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [own, *PYTEST, *(arguments or TESTS)]
+    command = [own, *PYTEST, *(arguments or [*TESTS, "-m", row.marks])]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     done = subprocess.run(command, cwd=ROOT, env=env, check=False, **output)
     click.echo(f"{row.venv.name}:\n{done.stdout}")

@@ -16,7 +16,7 @@ from tests.support.proxy import FaultProxy
 from tests.support.stalls import Stall, StallWatch
 from tests.support.workers import ProcessWorker, launch, tail
 
-#: Needs the driver of a browser, which the environment of the oldest versions lacks.
+#: Needs the driver of a browser, which the environments of other versions lack.
 APART = "test_status_page.py::"
 
 _WORKERS = pytest.StashKey[list[ProcessWorker]]()
@@ -27,7 +27,7 @@ Report = pytest.TestReport | pytest.CollectReport
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave tests that are not named in full to `make test-all`. Refuse one that is not named.
 
-    The others must also pass with the oldest Celery and kombu.
+    The others must also pass with other versions.
     """
     name = item.nodeid.removeprefix(FOLDER)
     if name.partition("[")[0] not in named():
@@ -35,7 +35,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if name not in promised():
         item.add_marker("thorough")
     elif not name.startswith(APART):
-        item.add_marker("oldest")
+        item.add_marker("versions")
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_a_retry_comes_before_the_rest_of_its_group_unless_it_is_another_message
     assert worker.logs().count(warning) == 1
 
 
-@pytest.mark.between
+@pytest.mark.versions
 def test_a_chord_waits_behind_its_header_in_their_group(scene: Scene, tmp_path: Path) -> None:
     results, app = f"file://{tmp_path}", scene.app
     app.conf.update(result_backend=results, task_default_queue=scene.name)

@@ -51,7 +51,7 @@ def test_messages_of_each_queue_are_held_by_its_own_visibility_timeout(
         assert set(timeouts_asked(scene)) == {timeout}
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_queue_added_at_run_time_has_leases_even_for_a_task_that_runs_after_it_is_cancelled(
     new_scene: NewScene,
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_queue_added_at_run_time_has_leases_even_for_a_task_that_runs_after_it
     assert scene.keys("start") == ["a", "b", "c"]
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others(
     new_scene: NewScene,
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others(
     scene.wait_for_notes("start", 5)
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_receives_that_fail_do_not_end_the_consuming(new_scene: NewScene) -> None:
     scene = new_scene()
     # Before the worker starts: an open poll would receive the messages.

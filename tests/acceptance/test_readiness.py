@@ -49,7 +49,7 @@ def test_an_unreachable_sqs_makes_a_worker_unready_but_no_restart_would_help_it(
     assert float(counted) >= 1
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_worker_polls_again_after_polls_that_are_never_answered_and_is_deaf_meanwhile(
     new_scene: NewScene,
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_task_that_runs_through_a_reconnect_runs_once(new_scene: NewScene) -> 
     assert released(scene) <= 2
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_task_cancelled_for_a_lost_connection_is_received_again(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     conf = {"worker_cancel_long_running_tasks_on_connection_loss": True}
@@ -59,7 +59,7 @@ def test_a_task_cancelled_for_a_lost_connection_is_received_again(new_scene: New
     assert scene.keys("start") == ["a", "a"]
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_pool_restart_keeps_running_and_waiting_messages(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     scene.worker("-c", "2", orders=True, conf={"worker_pool_restarts": True})

@@ -26,7 +26,7 @@ def start(scene: Scene, *args: str) -> ProcessWorker:
     )
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_worker_does_not_start_without_a_name_that_it_needs(new_scene: NewScene) -> None:
     scene = new_scene()
     scene.send("work", "a")
@@ -40,7 +40,7 @@ def test_a_worker_does_not_start_without_a_name_that_it_needs(new_scene: NewScen
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_it_starts_there_without_the_heartbeat(new_scene: NewScene) -> None:
     scene = new_scene()
     scene.send("work", "a")

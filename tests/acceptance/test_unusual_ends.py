@@ -21,11 +21,11 @@ NewScene = Callable[..., Scene]
 #: One message for each process: a lost slot stops the worker.
 ONE_EACH = {"worker_prefetch_multiplier": 1}
 #: The green pools end tasks by the same code of Celery's as threads.
-ON_THE_OLDEST = [pytest.param(pool, marks=pytest.mark.oldest) for pool in ("threads", "prefork")]
+EVERYWHERE = [pytest.param(pool, marks=pytest.mark.versions) for pool in ("threads", "prefork")]
 
 
-@pytest.mark.between
-@pytest.mark.parametrize("pool", [*ON_THE_OLDEST, "gevent", "eventlet"])
+@pytest.mark.versions
+@pytest.mark.parametrize("pool", [*EVERYWHERE, "gevent", "eventlet"])
 def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
     new_scene: NewScene, pool: str
 ) -> None:
@@ -51,7 +51,7 @@ def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
     assert "nothing will settle" not in worker.logs()
 
 
-@pytest.mark.oldest
+@pytest.mark.versions
 def test_a_message_is_released_only_after_its_overdue_process_has_died(
     new_scene: NewScene,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Marks the tests that must also pass with the oldest Celery and kombu."""
+"""Marks the tests that must also pass with other versions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ APART = {
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Make `make test-oldest` run the test."""
+    """Make `make test-versions` run the test."""
     if item.path.name not in APART:
-        item.add_marker("oldest")
+        item.add_marker("versions")

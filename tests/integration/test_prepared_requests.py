@@ -33,7 +33,7 @@ from tests.support.answered import (
 from tests.support.waiting import PATIENCE, wait_until
 
 #: With urllib3 before version 2, too.
-pytestmark = pytest.mark.oldest
+pytestmark = pytest.mark.versions
 
 BODY = json.dumps(CONFIRMED).encode()
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(BODY)
