@@ -23,7 +23,9 @@ from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import FOUND
 from celery_sqs_heartbeat.pipeline import report
 from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.report.plots import durations_of
 from celery_sqs_heartbeat.pipeline.report.queries import Found, collect
+from celery_sqs_heartbeat.pipeline.tables.durations import bin_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND
 from tests.pipeline.journals import Worker, write_all, write_segment
@@ -147,6 +149,14 @@ def test_unknown_values_are_a_dash(found: Found) -> None:
     rows = [{**row, "task": None} for row in found["duplicates"]]
     page = render({**found, "duplicates": rows})
     assert '<td data-name="task">\N{EN DASH}</td>' in page
+
+
+def test_runs_without_an_end_are_counted_and_have_no_quantile() -> None:
+    run = {"task": NAME, "queue": "q", "measure": "run", "vt": 30, "bin": bin_of(40 * SECOND)}
+    (shown,) = durations_of([{**run, "spans": 0, "censored": 2}])
+    unknown = dict.fromkeys(("p50", "p90", "p99", "p99.9"))
+    assert shown["quantiles"] == [{"title": "run time", "durations": 2, **unknown}]
+    assert (shown["unfinished"], shown["beyond"]) == (2, [(30, 1.0)])
 
 
 def test_nothing_is_marked_as_safe() -> None:

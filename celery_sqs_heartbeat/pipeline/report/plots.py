@@ -99,7 +99,7 @@ def durations_of(found: Rows) -> Iterator[Row]:
                     **{each: histogram.quantile(part) for each, part in _PARTS.items()},
                 }
                 for title, histogram in histograms.items()
-                if histogram.spans
+                if histogram.count
             ],
         }
 

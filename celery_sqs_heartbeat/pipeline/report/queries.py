@@ -83,7 +83,7 @@ _QUERIES = {
                 min(first_seq) - 1 AS before
             FROM {workers} GROUP BY wid)
         SELECT count(*) AS starts, count(stopped) AS stopped, sum(missing) AS missing,
-            sum(CASE WHEN {reads_all} OR begun > {first_day} THEN before END) AS before,
+            sum(CASE WHEN begun > {first_day} THEN before END) AS before,
             sum(late_count) AS late_count
         FROM lives""",
     "causes": """
@@ -182,7 +182,7 @@ def ask(name: str, tables: Mapping[str, DataFrame], first: datetime.date | None)
     """
     values: dict[str, Any] = {
         "reads_all": first is None,
-        "first_day": str(first),
+        "first_day": str(first or datetime.date.min),
         "begin": 0 if first is None else (first - _EPOCH).days * _DAY_US,
         "due_later": DUE_LATER,
         "sent_again": SENT_AGAIN,
