@@ -212,7 +212,7 @@ def duplicates_of(
     judged = (
         with_evidence(pairs, events, workers, rejects)
         .withColumns({name: F.expr(fact) for name, fact in _FACTS.items()})
-        .withColumns({"is_early": F.expr(is_early), "was_released": _was_released("first.")})
+        .withColumns({"is_early": F.expr(is_early), "was_released": _was_released()})
         # In two columns each condition would exist twice, and the plan would be larger.
         .withColumn("judged", F.expr(_VERDICT))
     )
@@ -242,7 +242,7 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         | (F.col("started") >= F.col("received"))
     )
     overlap = F.least(_end("first."), _end("")) - F.greatest("first.started", "started")
-    is_cut_off = _was_released("first.") | (
+    is_cut_off = _was_released() | (
         (F.col("first.ended_as") == "abandoned") & F.col("first.finished").isNull()
     )
     has_succeeded = _succeeded("first.") & ~is_cut_off
@@ -258,12 +258,12 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     )
 
 
-def _was_released(prefix: str) -> Column:
-    """Return whether an attempt was released although its task had started."""
+def _was_released() -> Column:
+    """Return whether the first attempt was released although its task had started."""
     return (
-        F.col(f"{prefix}started").isNotNull()
-        & F.col(f"{prefix}ended_as").isin("released", "lapsed")
-        & ~F.coalesce(F.col(f"{prefix}cause").isin(*ENDED_RELEASES), F.lit(False))
+        F.col("first.started").isNotNull()
+        & F.col("first.ended_as").isin("released", "lapsed")
+        & ~F.coalesce(F.col("first.cause").isin(*ENDED_RELEASES), F.lit(False))
     )
 
 
