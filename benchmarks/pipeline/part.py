@@ -20,7 +20,7 @@ from benchmarks.pipeline import referee
 from celery_sqs_heartbeat.pipeline.jobs import build, write_tables
 from celery_sqs_heartbeat.pipeline.lines import journal_days
 from celery_sqs_heartbeat.pipeline.schema import WORKERS
-from celery_sqs_heartbeat.pipeline.session import new_session
+from celery_sqs_heartbeat.pipeline.spark import new_session
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from fleet.generator import JOURNAL, make_fleet
 

@@ -11,11 +11,7 @@ import click
 from celery_sqs_heartbeat.cli.whole_files import is_permitted, write_whole
 from celery_sqs_heartbeat.common.days import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, Refusal, epilog, refusing
-from celery_sqs_heartbeat.pipeline.options import (
-    require_jinja2,
-    require_pyspark,
-    warn_of,
-)
+from celery_sqs_heartbeat.pipeline.faults import require, spark_faults, warn_of
 
 
 @click.command(cls=Command, epilog=epilog("report"))
@@ -44,11 +40,10 @@ def report(
     error, and exits with 1. If JOURNAL_OR_WAREHOUSE is neither, it exits with 2.
     """
     check_days(first, last)
-    require_pyspark()
-    require_jinja2()
+    require("pyspark", "PySpark")
+    require("jinja2", "Jinja2")
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.common.days import Span
-    from celery_sqs_heartbeat.pipeline.faults import spark_faults
     from celery_sqs_heartbeat.pipeline.path_checks import check_source
     from celery_sqs_heartbeat.pipeline.schema import REPORTED
 

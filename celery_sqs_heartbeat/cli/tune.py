@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.common.exits import (
     epilog,
     refusing,
 )
-from celery_sqs_heartbeat.pipeline.options import progress_line, require_pyspark, warn_of
+from celery_sqs_heartbeat.pipeline.faults import progress_line, require, spark_faults, warn_of
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -45,10 +45,9 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool) -> Non
     Running settings that are not worse are recommended unchanged. If there is too little data, the
     output says so, and nothing counts as worse.
     """
-    require_pyspark()
+    require("pyspark", "PySpark")
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.common.days import Span
-    from celery_sqs_heartbeat.pipeline.faults import spark_faults
     from celery_sqs_heartbeat.pipeline.path_checks import check_source
     from celery_sqs_heartbeat.pipeline.schema import SURVEYED
 

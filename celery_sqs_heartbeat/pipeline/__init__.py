@@ -1,6 +1,6 @@
 """Turns a fleet's journals into tables, with PySpark.
 
-- `session` starts Spark. `lines` reads a journal's segments, and `warehouse` keeps the tables.
+- `spark` starts Spark. `lines` reads a journal's segments, and `warehouse` keeps the tables.
 - `tables` turns the lines into tables, a file for each concept: pure functions from frames to a
   frame.
 - `survey` measures the fleet from the tables, and `advice` recommends settings.

@@ -1,4 +1,4 @@
-"""The command `python -m celery_sqs_heartbeat.pipeline run`."""
+"""The command `python -m celery_sqs_heartbeat.pipeline run`, which `spark-submit` starts, too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import click
 
 from celery_sqs_heartbeat.common.days import Span, check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, epilog, refusing
-from celery_sqs_heartbeat.pipeline.faults import spark_faults
-from celery_sqs_heartbeat.pipeline.options import progress_line, require_pyspark, warn_of
+from celery_sqs_heartbeat.pipeline.faults import progress_line, require, spark_faults, warn_of
 from celery_sqs_heartbeat.pipeline.path_checks import check_apart, check_journal, check_target
 from celery_sqs_heartbeat.pipeline.schema import TABLES
 
@@ -19,7 +18,7 @@ _PROG = "python -m celery_sqs_heartbeat.pipeline"
 @click.group()
 def main() -> None:
     """Make tables from the workers' journals."""
-    require_pyspark()
+    require("pyspark", "PySpark")
 
 
 @main.command(cls=Command, epilog=epilog("run"))
@@ -56,7 +55,7 @@ def run(
         check_apart(journal=journal, warehouse=warehouse)
     # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.jobs import build
-    from celery_sqs_heartbeat.pipeline.session import new_session
+    from celery_sqs_heartbeat.pipeline.spark import new_session
     from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
     progress = progress_line()

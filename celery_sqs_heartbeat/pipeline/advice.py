@@ -26,9 +26,9 @@ from celery_sqs_heartbeat.leases.lease import (
 from celery_sqs_heartbeat.leases.policy import MAX_RETRY_SECONDS, implied_calls_per_second
 from celery_sqs_heartbeat.pipeline.phrases import at_most, count, sentence, span
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOMMENDATIONS
+from celery_sqs_heartbeat.pipeline.spark import frame_of
 from celery_sqs_heartbeat.pipeline.survey import ENOUGH, Measured, Survey, survey
 from celery_sqs_heartbeat.pipeline.tables.durations import Histogram
-from celery_sqs_heartbeat.pipeline.tables.shaping import frame_of
 from celery_sqs_heartbeat.settings.rules import CALLS_PER_SECOND, DEFAULT_INTERVAL
 
 #: The ranks of rows: the recommended settings, and those in use. Alternatives count from 1.

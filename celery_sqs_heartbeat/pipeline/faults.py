@@ -1,15 +1,22 @@
-"""The pipeline's error, and how Spark's errors of hundreds of lines become one of one line."""
+"""What commands say if something fails: one line with the way out, where Spark writes hundreds.
+
+They also say what is not installed, what could not be read, and how far they are.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
+import click
+
+from celery_sqs_heartbeat.common.exits import FOUND, Refusal
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
-from celery_sqs_heartbeat.pipeline.options import progress_line
 
 #: The environment variable that shows Spark's errors in full.
 DEBUG = "SQS_HEARTBEAT_DEBUG"
@@ -41,10 +48,39 @@ _WAYS_OUT = {
     ),
 }
 _ANY_WAY_OUT = f"{DEBUG}=1 shows the whole error"
+_INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
 
 
 class PipelineError(SqsHeartbeatError):
     """The pipeline can't run as requested. The message has the way out."""
+
+
+def require(module: str, title: str) -> None:
+    """Refuse to continue without a package of the extra.
+
+    Raises:
+        Refusal: It is not installed.
+    """
+    if find_spec(module) is None:
+        raise Refusal(f"this needs {title}: {_INSTALL}")
+
+
+def warn_of(unread: str) -> None:
+    """Say on standard error what could not be read, and exit with `FOUND`; if it is something."""
+    if unread:
+        click.echo(f"Warning: {unread}.", err=True)
+        click.get_current_context().exit(FOUND)
+
+
+def progress_line() -> Callable[[str], None]:
+    """Return a function that shows the progress in one line, on a terminal only."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+
+    def show(what: str) -> None:
+        click.echo(f"\r\x1b[K{what}" + (" …" if what else ""), err=True, nl=False)
+
+    return show
 
 
 @contextmanager

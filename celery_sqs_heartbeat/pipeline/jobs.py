@@ -44,18 +44,19 @@ from celery_sqs_heartbeat.pipeline.lines import (
     within_reach,
 )
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
-from celery_sqs_heartbeat.pipeline.session import is_out_of_reach, new_session
+from celery_sqs_heartbeat.pipeline.spark import between, is_out_of_reach, new_session
 from celery_sqs_heartbeat.pipeline.survey import Survey, survey
-from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
-from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
+from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of, recoveries_of
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
-from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, rejects_of
+from celery_sqs_heartbeat.pipeline.tables.durations import durations_of, in_flight_of
+from celery_sqs_heartbeat.pipeline.tables.events import (
+    calls_of,
+    events_of,
+    rejects_of,
+    with_reported,
+    workers_of,
+)
 from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
-from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
-from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
-from celery_sqs_heartbeat.pipeline.tables.shaping import between
-from celery_sqs_heartbeat.pipeline.tables.workers import with_reported, workers_of
 from celery_sqs_heartbeat.pipeline.warehouse import MemoryWarehouse, Warehouse
 
 #: Days before and after a day in which to look for other receives of a message.
@@ -74,7 +75,6 @@ class _Sources:
     """The tables from which a table is made, with some days before and after those of the run."""
 
     warehouse: Warehouse
-    lookback: int
     days: Days
 
     def read(self, table: Table, before: int = 0, after: int = 0) -> DataFrame:
@@ -89,18 +89,7 @@ class _Sources:
         return with_reported(between(until_then, first=wider.first), until_then)
 
 
-def _duplicates(of: _Sources) -> DataFrame:
-    back = of.lookback
-    return duplicates_of(
-        of.read(schema.ATTEMPTS, back),
-        of.read(schema.EVENTS, back, 1),
-        of.workers(back, 1),
-        of.read(schema.REJECTS, back),
-    )
-
-
-def _recommendations(of: _Sources) -> DataFrame:
-    back = of.lookback
+def _recommendations(of: _Sources, back: int) -> DataFrame:
     rows = recommendations_of(
         of.read(schema.DURATIONS, back),
         of.read(schema.ATTEMPTS, back),
@@ -111,37 +100,60 @@ def _recommendations(of: _Sources) -> DataFrame:
     return rows.withColumn(PARTITION, F.lit(of.days.last))
 
 
-#: Makes each table, in an order in which each comes after those that it needs.
-MAKERS: Mapping[Table, Callable[[_Sources], DataFrame]] = {
-    schema.WORKERS: lambda of: workers_of(of.read(schema.EVENTS)),
-    schema.ATTEMPTS: lambda of: attempts_of(of.read(schema.EVENTS, 1, 1), of.workers(1, 1)),
-    schema.DUPLICATES: _duplicates,
-    schema.RECOVERIES: lambda of: recoveries_of(
-        of.read(schema.ATTEMPTS, 1, of.lookback), of.workers(1, of.lookback)
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How a table is made.
+
+    Attributes:
+        make: Makes it from its sources and the lookback.
+        needs: The tables that it is made from, in addition to `events`.
+        writes: Returns the days that a run writes, from its days and the lookback.
+    """
+
+    make: Callable[[_Sources, int], DataFrame]
+    needs: tuple[Table, ...] = (schema.ATTEMPTS,)
+    writes: Callable[[Days, int], Days] = lambda run, _: run.grown(1, 1)
+
+
+#: In an order in which each table comes after those that it needs.
+STEPS: Mapping[Table, Step] = {
+    schema.WORKERS: Step(lambda of, _: workers_of(of.read(schema.EVENTS)), ()),
+    schema.ATTEMPTS: Step(
+        lambda of, _: attempts_of(of.read(schema.EVENTS, 1, 1), of.workers(1, 1)),
+        (schema.WORKERS,),
+    ),
+    schema.DUPLICATES: Step(
+        lambda of, back: duplicates_of(
+            of.read(schema.ATTEMPTS, back),
+            of.read(schema.EVENTS, back, 1),
+            of.workers(back, 1),
+            of.read(schema.REJECTS, back),
+        ),
+        writes=lambda run, back: run.grown(1, back),
+    ),
+    schema.RECOVERIES: Step(
+        lambda of, back: recoveries_of(of.read(schema.ATTEMPTS, 1, back), of.workers(1, back)),
+        writes=lambda run, back: run.grown(1 + back, 1),
     ),
     # It reads so many days before, because a message's first stop counts.
-    schema.GROUP_STOPS: lambda of: group_stops_of(
-        of.read(schema.ATTEMPTS, 1 + of.lookback, of.lookback),
-        of.workers(1 + of.lookback, of.lookback),
+    schema.GROUP_STOPS: Step(
+        lambda of, back: group_stops_of(
+            of.read(schema.ATTEMPTS, 1 + back, back), of.workers(1 + back, back)
+        ),
+        writes=lambda run, back: run.grown(1 + back, 1),
     ),
-    schema.DURATIONS: lambda of: durations_of(of.read(schema.ATTEMPTS)),
-    schema.IN_FLIGHT: lambda of: in_flight_of(of.read(schema.ATTEMPTS, 1), of.workers(1)),
-    schema.CALLS: lambda of: calls_of(of.read(schema.EVENTS), of.workers()),
-    schema.RECOMMENDATIONS: _recommendations,
-}
-#: The tables that each needs, in addition to `events`.
-_NEEDS: Mapping[Table, tuple[Table, ...]] = {
-    schema.WORKERS: (),
-    schema.ATTEMPTS: (schema.WORKERS,),
-    schema.CALLS: (schema.WORKERS,),
-    schema.RECOMMENDATIONS: (schema.DURATIONS, schema.CALLS),
-}
-#: Returns the days that a run writes, from its days and the lookback.
-_WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
-    schema.DUPLICATES: lambda run, back: run.grown(1, back),
-    schema.RECOVERIES: lambda run, back: run.grown(1 + back, 1),
-    schema.GROUP_STOPS: lambda run, back: run.grown(1 + back, 1),
-    schema.RECOMMENDATIONS: lambda run, back: Days.of(run.last),
+    schema.DURATIONS: Step(lambda of, _: durations_of(of.read(schema.ATTEMPTS))),
+    schema.IN_FLIGHT: Step(
+        lambda of, _: in_flight_of(of.read(schema.ATTEMPTS, 1), of.workers(1)),
+    ),
+    schema.CALLS: Step(
+        lambda of, _: calls_of(of.read(schema.EVENTS), of.workers()), (schema.WORKERS,)
+    ),
+    schema.RECOMMENDATIONS: Step(
+        _recommendations,
+        (schema.DURATIONS, schema.CALLS),
+        lambda run, _: Days.of(run.last),
+    ),
 }
 
 
@@ -152,7 +164,7 @@ def build(
     span: Span = _EVERYTHING,
     *,
     lookback: int = LOOKBACK_DAYS,
-    tables: Collection[Table] = tuple(MAKERS),
+    tables: Collection[Table] = tuple(STEPS),
     progress: Progress = lambda _: None,
 ) -> Days | None:
     """Build the tables from the journal's days.
@@ -191,7 +203,7 @@ def opened(
     span: Span = _EVERYTHING,
     *,
     is_journal: bool | None,
-    tables: Collection[Table] = tuple(MAKERS),
+    tables: Collection[Table] = tuple(STEPS),
     progress: Progress = lambda _: None,
 ) -> Iterator[tuple[Warehouse, int | None]]:
     """Provide the tables of a warehouse, or temporary ones of a journal.
@@ -269,7 +281,7 @@ def write_tables(
     run: Days,
     *,
     lookback: int = LOOKBACK_DAYS,
-    tables: Collection[Table] = tuple(MAKERS),
+    tables: Collection[Table] = tuple(STEPS),
     progress: Progress = lambda _: None,
 ) -> None:
     """Write the tables that are made from `events`, as the second step of `build`."""
@@ -278,16 +290,16 @@ def write_tables(
         for other in needed:
             other.result()
         progress(table.name.replace("_", " "))
-        days = _WRITES[table](run, lookback) if table in _WRITES else run.grown(1, 1)
-        rows = MAKERS[table](_Sources(warehouse, lookback, days))
+        days = STEPS[table].writes(run, lookback)
+        rows = STEPS[table].make(_Sources(warehouse, days), lookback)
         warehouse.write(table, between(rows, days.first, days.last), days.first, days.last)
 
     # While one waits for its plan or its last task, another one uses the cores.
-    with ThreadPoolExecutor(len(MAKERS)) as threads:
+    with ThreadPoolExecutor(len(STEPS)) as threads:
         writes: dict[Table, Future[None]] = {}
-        for table in MAKERS:
+        for table in STEPS:
             if table in tables:
-                needs = [writes[o] for o in _NEEDS.get(table, (schema.ATTEMPTS,)) if o in writes]
+                needs = [writes[other] for other in STEPS[table].needs if other in writes]
                 writes[table] = threads.submit(write, table, needs)
     for done in writes.values():
         done.result()

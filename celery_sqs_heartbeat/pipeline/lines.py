@@ -29,7 +29,7 @@ from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.journal.reading import all_segments, closed_segments, is_complete
 from celery_sqs_heartbeat.pipeline.faults import PipelineError
 from celery_sqs_heartbeat.pipeline.path_checks import here
-from celery_sqs_heartbeat.pipeline.session import is_out_of_reach, spark_path
+from celery_sqs_heartbeat.pipeline.spark import between, frame_of, is_out_of_reach, spark_path
 from celery_sqs_heartbeat.pipeline.tables.events import (
     CORRUPT,
     DAY,
@@ -39,7 +39,6 @@ from celery_sqs_heartbeat.pipeline.tables.events import (
     LAST,
     TORN,
 )
-from celery_sqs_heartbeat.pipeline.tables.shaping import between, frame_of
 
 #: The names of segments, as one of Spark's patterns, and the end of a closed one's.
 _ANY_SEGMENT, _CLOSED = "seg-*.jsonl.{zst,open}", ".zst"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from itertools import combinations
+from itertools import permutations
 from pathlib import Path
 
 from celery_sqs_heartbeat.common.days import Span
@@ -129,12 +129,13 @@ def check_apart(**places: str) -> None:
         PipelineError: Two of them are not separate, or one is empty.
     """
     parts = {what: _parts(path) for what, path in places.items()}
-    for one, other in combinations(places, 2):
-        if parts[one] == parts[other]:
-            raise _not_apart(places, one, other, "is the same place as")
-        for inner, outer in ((one, other), (other, one)):
-            if parts[inner][: len(parts[outer])] == parts[outer]:
-                raise _not_apart(places, inner, outer, "is in")
+    for inner, outer in permutations(places, 2):
+        if parts[inner][: len(parts[outer])] == parts[outer]:
+            relation = "is the same place as" if parts[inner] == parts[outer] else "is in"
+            raise PipelineError(
+                f"the {inner} {places[inner]!r} {relation} the {outer} {places[outer]!r}: give "
+                "each a separate folder outside of the others"
+            )
 
 
 def _check_tables(warehouse: Path, tables: Collection[Table], span: Span) -> None:
@@ -238,10 +239,3 @@ def _parts(path: str) -> tuple[str, ...]:
     # Both names mean S3: its own, and that of Spark's connector.
     scheme = (match[1] or "").lower().replace("s3a", "s3")
     return (scheme, *(name for name in match[2].split("/") if name not in ("", ".")))
-
-
-def _not_apart(places: dict[str, str], inner: str, outer: str, relation: str) -> PipelineError:
-    return PipelineError(
-        f"the {inner} {places[inner]!r} {relation} the {outer} {places[outer]!r}: give each a "
-        "separate folder outside of the others"
-    )

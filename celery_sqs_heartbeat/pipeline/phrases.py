@@ -1,7 +1,8 @@
-"""Durations and counts in words, for people."""
+"""Durations, numbers, times and counts in words, for people."""
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 
@@ -9,7 +10,10 @@ from celery_sqs_heartbeat.pipeline.schema import RATIO
 
 #: Used between a number and its unit while text is wrapped.
 GLUE = "\N{NO-BREAK SPACE}"
+#: Shown for an unknown value.
+DASH = "\N{EN DASH}"
 
+_MINUS = "\N{MINUS SIGN}"
 _MICROSECONDS = 1_000_000
 #: Units below a minute, and their length in seconds.
 _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -17,19 +21,52 @@ _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _LARGE = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 #: Shorter durations are shown as less than this.
 _LEAST_SECONDS = 10e-6
+#: Smaller amounts are shown as less than this.
+_LEAST_DOLLARS = 0.0001
 _DIGITS = 3
 #: Below this a fraction is a rounding error.
 _TINY = 1e-9
 
 
-def span(microseconds: float, *, up: bool = False) -> str:
+def text(value: object) -> str:
+    """Return a value as text."""
+    return DASH if value is None else str(value)
+
+
+def number(value: float | None) -> str:
+    """Return a number: 1,234,567 or 0.012."""
+    if value is None:
+        return DASH
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:,.3g}"
+
+
+def dollars(value: float | None) -> str:
+    """Return an amount of money."""
+    if value is None:
+        return DASH
+    if 0 < value < _LEAST_DOLLARS:
+        return f"< ${_LEAST_DOLLARS}"
+    return f"${value:,.2f}" if abs(value) >= 1 or not value else f"${value:.2g}"
+
+
+def moment(microseconds: float | None) -> str:
+    """Return a time in UTC, to the second."""
+    if microseconds is None:
+        return DASH
+    at = datetime.datetime.fromtimestamp(microseconds // _MICROSECONDS, datetime.timezone.utc)
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def span(microseconds: float | None, *, up: bool = False) -> str:
     """Return a duration with its unit: three figures, or two units.
 
     Args:
         up: Round up, for an upper limit.
     """
+    if microseconds is None:
+        return DASH
     seconds = abs(microseconds) / _MICROSECONDS
-    sign = "-" if microseconds < 0 else ""
+    sign = _MINUS if microseconds < 0 else ""
     if 0 < seconds < _LEAST_SECONDS:
         return "< 10 µs"
     whole = math.ceil(seconds - _TINY) if up else round(seconds)
@@ -44,13 +81,23 @@ def span(microseconds: float, *, up: bool = False) -> str:
     return f"{sign}{_figures(seconds / length, up=up)} {unit}"
 
 
-def at_most(middle_us: float) -> str:
+def seconds(length: float) -> str:
+    """Return a duration in seconds as `span` does."""
+    return span(length * _MICROSECONDS)
+
+
+def share(part: float) -> str:
+    """Return a part of 1 in percent."""
+    return f"{part:.1%}"
+
+
+def at_most(middle_us: float | None) -> str:
     """Return the upper edge of a histogram's bin.
 
     Args:
         middle_us: The middle of the bin, in microseconds.
     """
-    return span(middle_us * RATIO**0.5, up=True)
+    return span(None if middle_us is None else middle_us * RATIO**0.5, up=True)
 
 
 def count(number: int, noun: str, nouns: str = "") -> str:

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.common.days import Days, Span
 from celery_sqs_heartbeat.pipeline.faults import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS, TABLES, Table
-from celery_sqs_heartbeat.pipeline.session import is_out_of_reach, spark_path
-from celery_sqs_heartbeat.pipeline.tables.shaping import between, frame_of
+from celery_sqs_heartbeat.pipeline.spark import between, frame_of, is_out_of_reach, spark_path
 
 #: Text columns whose values hardly ever repeat.
 _UNIQUE_TEXTS = ("msg", "dlv", "task_id", "evidence")

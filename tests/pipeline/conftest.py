@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.pipeline.jobs import build
 from celery_sqs_heartbeat.pipeline.report.queries import Found, collect
-from celery_sqs_heartbeat.pipeline.session import new_session
+from celery_sqs_heartbeat.pipeline.spark import new_session
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.cheap import CHEAP, JAVA, JAVA_VARIABLE, SUBMIT_ARGS
 from tests.pipeline.journals import some_workers, write_all, write_segment

@@ -1,42 +1,52 @@
+"""How each receive ended, and how long after it the message was received again.
+
+`test_referee` compares all columns of attempts with those of another implementation.
+"""
+
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
-from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, ENDS
-from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
-from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
-from tests.pipeline.builders import DAY, SECOND, events_frame, message
+from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of, recoveries_of
+from celery_sqs_heartbeat.pipeline.tables.events import workers_of
+from tests.pipeline.builders import (
+    DAY,
+    SECOND,
+    attempts_frame,
+    events_frame,
+    message,
+    workers_frame,
+)
 
 pytestmark = pytest.mark.thorough
 
-Event = dict[str, Any]
-#: By scenario, then by delivery.
-Attempts = dict[str, dict[str, Any]]
+Fields = dict[str, Any]
 
 
-def received(at: float, **fields: Any) -> Event:
-    return message("message-received", at, **{"vt": 30, "cause": "new", "held_us": 0, **fields})
+def at(seconds: float) -> int:
+    return DAY + round(seconds * SECOND)
 
 
-def deleted(at: float, **fields: Any) -> Event:
-    return message("message-deleted", at, **{"ended_us": SECOND, **fields})
+def received(second: float, **fields: Any) -> Fields:
+    return message("message-received", second, **{"vt": 30, "cause": "new", "held_us": 0, **fields})
+
+
+def deleted(second: float, **fields: Any) -> Fields:
+    return message("message-deleted", second, **{"ended_us": SECOND, **fields})
 
 
 STARTED = message("task-started", 2)
-STOPPED = {"ev": "worker-stopped", "ts": DAY + 99 * SECOND}
 #: The data ends an hour after midnight. A worker without such a line is silent.
-HOUR = 3600 * SECOND
-HEARD = {"ev": "keeper-late", "ts": DAY + HOUR, "late_us": 1}
-SILENT = {"ev": "keeper-late", "ts": DAY + HOUR, "late_us": 1, "wid": "other"}
-AGAIN = received(60, dlv="d2", rc=2, wid="w2", cause="new")
+HEARD = {"ev": "keeper-late", "ts": at(3600), "late_us": 1}
+SILENT = HEARD | {"wid": "other"}
+AGAIN = received(60, dlv="d2", rc=2, wid="w2")
 SAME = {"dlv": "d2", "rc": 2, "cause": "redelivered"}
 
-
-CASES: list[tuple[str, float | None, list[Event]]] = [
+#: How the receive at 1 s ends, when, and the events that show it.
+ENDS: list[tuple[str, float | None, list[Fields]]] = [
     ("deleted", 9, [STARTED, deleted(9)]),
     ("deleted", 9, [STARTED, message("lease-lost", 5), deleted(9)]),
     ("deleted", 9, [STARTED, message("lease-capped", 5), deleted(9)]),
@@ -51,31 +61,14 @@ CASES: list[tuple[str, float | None, list[Event]]] = [
     ("continued", 7, [STARTED, received(7, **SAME | {"cause": "finished"})]),
     ("abandoned", None, [STARTED, HEARD, AGAIN]),
     ("abandoned", None, [STARTED, HEARD, received(7, **SAME | {"cause": "new"})]),
-    ("abandoned", None, [STARTED, STOPPED]),
+    ("abandoned", None, [STARTED, {"ev": "worker-stopped", "ts": at(99)}]),
     ("abandoned", None, [STARTED, SILENT]),
     # Its lease may last for longer than its worker has been silent.
     ("running", None, [STARTED, message("lease-extended", 20, vt=43_200), SILENT]),
     ("running", None, [STARTED, HEARD]),
 ]
-
-
-A_THOUSAND = [received(at, dlv=f"d{at}", rc=at, wid=f"w{at % 3}") for at in range(1, 1001)]
-random.Random(1).shuffle(A_THOUSAND)
-
-SCENARIOS: dict[str, list[Event]] = {
-    **{f"case {case}": [received(1), *rows] for case, (_, _, rows) in enumerate(CASES)},
-    "all columns": [
-        received(1, sent=DAY - SECOND, first=DAY + SECOND, grp="A17", sn="00188"),
-        STARTED,
-        message("extension-failed", 10, vt=40, err="throttled", lat_us=90_000, slack_us=9_000_000),
-        message("lease-extended", 11, vt=40, lat_us=20_000, slack_us=8_000_000),
-        message("lease-extended", 31, vt=50, lat_us=30_000, slack_us=7_000_000),
-        message("lease-cap-near", 32, slack_us=1),
-        message("lease-expired", 90, slack_us=-1),
-        message("lease-capped", 91),
-        message("delete-failed", 94, err="failed", ended_us=2 * SECOND, lat_us=5),
-        deleted(95, ended_us=3 * SECOND, err="lost"),
-    ],
+SCENARIOS: dict[str, list[Fields]] = {
+    **{f"case {case}": [received(1), *rows] for case, (_, _, rows) in enumerate(ENDS)},
     "continued": [
         received(1),
         STARTED,
@@ -98,13 +91,12 @@ SCENARIOS: dict[str, list[Event]] = {
         deleted(41, dlv="d2", rc=2, ended_us=33 * SECOND),
     ],
     "no receive": [message("lease-extended", 21, held_us=20 * SECOND), deleted(30)],
-    "a thousand": [*A_THOUSAND, *({**HEARD, "wid": f"w{number}"} for number in range(3))],
 }
 
 
 @pytest.fixture(scope="module")
-def attempts(spark: SparkSession) -> Attempts:
-    """Return the attempts of all scenarios, made at once."""
+def attempts(spark: SparkSession) -> dict[str, list[Row]]:
+    """Return the attempts of all scenarios, made at once, in the order of deliveries."""
     events = [
         event
         | {key: f"{event[key]}/{name}" for key in ("msg", "dlv") if key in event}
@@ -113,93 +105,124 @@ def attempts(spark: SparkSession) -> Attempts:
         for event in scenario
     ]
     frame = events_frame(spark, *events)
-    found: Attempts = {}
-    for row in attempts_of(frame, workers_of(frame)).collect():
-        dlv, name = row["dlv"].split("/")
-        named = {key: row[key].removesuffix(f"/{name}") for key in ("msg", "dlv", "wid")}
-        found.setdefault(name, {})[dlv] = row.asDict() | named
+    found: dict[str, list[Row]] = {}
+    for row in attempts_of(frame, workers_of(frame)).orderBy("dlv").collect():
+        found.setdefault(row.dlv.partition("/")[2], []).append(row)
     return found
 
 
-def test_each_way_to_end(attempts: Attempts) -> None:
-    found = [attempts[f"case {case}"]["d1"] for case in range(len(CASES))]
-    assert [(row["ended_as"], row["ended"]) for row in found] == [
-        (ended_as, None if ended is None else DAY + ended * SECOND) for ended_as, ended, _ in CASES
+def test_each_way_to_end(attempts: dict[str, list[Row]]) -> None:
+    found = [attempts[f"case {case}"][0] for case in range(len(ENDS))]
+    assert [(row.ended_as, row.ended) for row in found] == [
+        (ended_as, None if ended is None else at(ended)) for ended_as, ended, _ in ENDS
     ]
-    assert {ended_as for ended_as, _, _ in CASES} == set(ENDS)
 
 
-def test_the_row_has_all_that_the_events_tell(attempts: Attempts) -> None:
-    expected = {
-        "queue": "work",
-        "msg": "m1",
-        "wid": "w1",
-        "task": "proj.add",
-        "task_id": "t1",
-        "grp": "A17",
-        "sn": "00188",
-        "rc": 1,
-        "received_as": "new",
-        "sent": DAY - SECOND,
-        "first": DAY + SECOND,
-        "received": DAY + SECOND,
-        "started": DAY + 2 * SECOND,
-        "finished": DAY + 92 * SECOND,
-        "ended": DAY + 95 * SECOND,
-        "last_event": DAY + 95 * SECOND,
-        "ended_as": "deleted",
-        "cause": None,
-        "vt": 30,
-        "last_vt": 50,
-        "last_extended": DAY + 31 * SECOND,
-        "extensions": 2,
-        "failures": 1,
-        "expired": DAY + 90 * SECOND,
-        "lost": None,
-        "capped": DAY + 91 * SECOND,
-        "min_slack_us": 7_000_000,
-        "max_latency_us": 90_000,
-        "last_error": "lost",
-        "wait_us": SECOND,
-        "run_us": 90 * SECOND,
-    }
-    row = attempts["all columns"]["d1"]
-    assert {name: row[name] for name in expected} == expected
-    assert tuple(row) == ATTEMPTS.names
-
-
-def test_a_continued_task_is_measured_once_from_its_start_to_its_end(attempts: Attempts) -> None:
-    rows = [attempts["continued"][dlv] for dlv in ("d1", "d2", "d3")]
-    assert [row["ended_as"] for row in rows] == ["continued", "continued", "deleted"]
-    assert [row["run_us"] for row in rows] == [None, None, 88 * SECOND]
-    assert [row["wait_us"] for row in rows] == [SECOND, None, None]
-
-
-def test_a_finished_message_that_comes_again_after_its_delete_did_not_run_again(
-    attempts: Attempts,
+@pytest.mark.parametrize(
+    ("scenario", "ends", "runs"),
+    [
+        ("continued", ["continued", "continued", "deleted"], [None, None, 88]),
+        # It came again after its delete.
+        ("finished, again", ["deleted", "deleted"], [6, None]),
+        ("unconfirmed", ["continued", "deleted"], [None, 6]),
+    ],
+)
+def test_a_task_is_measured_once_from_its_start_to_its_end(
+    attempts: dict[str, list[Row]], scenario: str, ends: list[str], runs: list[int | None]
 ) -> None:
-    rows = attempts["finished, again"]
-    assert (rows["d1"]["ended_as"], rows["d2"]["ended_as"]) == ("deleted", "deleted")
-    assert (rows["d1"]["run_us"], rows["d2"]["run_us"]) == (6 * SECOND, None)
+    rows = attempts[scenario]
+    assert [row.ended_as for row in rows] == ends
+    assert [row.run_us and row.run_us / SECOND for row in rows] == runs
 
 
-def test_an_unconfirmed_delete_continues_under_the_next_delivery(attempts: Attempts) -> None:
-    rows = attempts["unconfirmed"]
-    assert rows["d1"]["ended_as"] == "continued"
-    assert (rows["d1"]["run_us"], rows["d2"]["run_us"]) == (None, 6 * SECOND)
+def test_a_receive_whose_line_is_missing_is_guessed_from_the_others(
+    attempts: dict[str, list[Row]],
+) -> None:
+    (row,) = attempts["no receive"]
+    assert (row.received, row.received_as) == (at(1), None)
 
 
-def test_a_receive_whose_line_is_missing_is_guessed_from_the_others(attempts: Attempts) -> None:
-    row = attempts["no receive"]["d1"]
-    assert row["received"] == DAY + SECOND
-    assert row["received_as"] is None
+FIRST = {"received": at(0), "vt": 30, "last_vt": 30, "last_event": at(10), "ended": None}
+RELEASED = {**FIRST, "ended_as": "released", "ended": at(12)}
+NEXT = {
+    "dlv": "d2", "rc": 2, "wid": "w2", "received": at(45), "ended_as": "deleted", "ended": at(50),
+    "last_event": at(50),
+}  # fmt: skip
+#: How an attempt ended, the seconds until the next receive, and those that were promised.
+RECOVERIES: list[tuple[str, Fields, int, int]] = [
+    ("abandoned", {}, 35, 20),
+    ("abandoned", {"last_extended": at(10)}, 35, 30),
+    ("abandoned", {"vt": 43_200}, 35, 43_190),
+    ("abandoned", {"last_extended": at(10), "last_vt": 43_200}, 35, 43_200),
+    ("released", {"ended": at(12), "cause": "failed", "last_vt": 25}, 33, 25),
+    ("released", {"ended": at(12), "cause": "backoff policy", "last_vt": 43_200}, 33, 43_200),
+    ("released", {"ended": at(12), "cause": "shutdown", "last_vt": 0}, 33, 0),
+    ("lapsed", {"ended": at(12)}, 33, 18),
+    ("lost", {"ended": at(31)}, 14, 0),
+    ("capped", {"ended": at(20)}, 25, 10),
+]
+#: By message: its only receive count, its queue's limit, and whether it is a dead letter.
+DEAD: dict[str, tuple[int, int | None, bool]] = {
+    "below": (2, 3, False),
+    "as often": (3, 3, True),
+    "more often": (4, 3, True),
+    "no limit": (9, None, False),
+}
+OTHERS: list[Fields] = [
+    *({**RELEASED, "msg": msg, "rc": rc, "max_rc": most} for msg, (rc, most, _) in DEAD.items()),
+    # As after a redrive of the dead-letter queue, or a change of the policy.
+    {**RELEASED, "msg": "redriven", "max_rc": 1},
+    {**NEXT, "msg": "redriven"},
+    # The receive in between is in no journal.
+    {**FIRST, "ended_as": "abandoned", "msg": "gap"},
+    {**NEXT, "msg": "gap", "rc": 3, "ended_as": "released", "cause": "failed", "last_vt": 5},
+    {**NEXT, "msg": "gap", "rc": 4, "dlv": "d4", "received": at(60)},
+    # It waits at SQS until its task is due, so only a dead letter has something to recover from.
+    {**RELEASED, "msg": "parked", "cause": "due later", "last_vt": 900},
+    {**RELEASED, "msg": "parked, dead", "cause": "due later", "rc": 3, "max_rc": 3},
+]
 
 
-def test_a_message_received_a_thousand_times_has_as_many_attempts(attempts: Attempts) -> None:
-    rows = attempts["a thousand"]
-    assert [rows[f"d{at}"]["ended_as"] for at in (1, 500, 1000)] == [
-        "abandoned",
-        "abandoned",
-        "running",
-    ]
-    assert len(rows) == 1000
+@pytest.fixture(scope="module")
+def recoveries(spark: SparkSession) -> dict[tuple[str, int], Row]:
+    """Return the recoveries, by message and receive count."""
+    rows = [*OTHERS]
+    for number, (ended_as, first, _, _) in enumerate(RECOVERIES):
+        own = {"msg": f"m{number}"}
+        rows += [{**FIRST, **first, "ended_as": ended_as, **own}, {**NEXT, **own}]
+    frame = recoveries_of(
+        attempts_frame(spark, *rows), workers_frame(spark, {"last_seen": at(100)})
+    )
+    return {(row.msg, row.rc): row for row in frame.collect()}
+
+
+def test_the_promised_time_is_the_time_the_lease_had_left(recoveries: dict[Any, Row]) -> None:
+    for number, (_, _, recovery, promised) in enumerate(RECOVERIES):
+        row = recoveries[f"m{number}", 1]
+        assert (row.next_wid, row.is_censored) == ("w2", False)
+        assert (row.recovery_us, row.promised_us) == (recovery * SECOND, promised * SECOND)
+
+
+def test_nothing_is_claimed_about_a_next_receive_that_is_in_no_journal(
+    recoveries: dict[Any, Row],
+) -> None:
+    """It may have been long before the one that is; nor is it known how this attempt ended."""
+    unknown = ("next_received", "next_wid", "recovery_us", "promised_us", "excess_us")
+    row = recoveries["gap", 1]
+    assert [row[name] for name in unknown] == [None] * len(unknown)
+    assert (row.is_censored, row.is_dead_letter) == (False, False)
+    found = recoveries["gap", 3]
+    assert (found.recovery_us, found.promised_us) == (10 * SECOND, 5 * SECOND)
+
+
+def test_a_message_received_as_often_as_its_queue_allows_is_a_dead_letter(
+    recoveries: dict[Any, Row],
+) -> None:
+    """It is not a late one: SQS moves it. Others are censored at the end of the data."""
+    for msg, (rc, _, is_dead_letter) in DEAD.items():
+        row = recoveries[msg, rc]
+        assert (row.is_dead_letter, row.is_censored) == (is_dead_letter, not is_dead_letter)
+        assert row.recovery_us == (None if is_dead_letter else 88 * SECOND)
+    assert not recoveries["redriven", 1].is_dead_letter
+    assert ("parked", 1) not in recoveries
+    assert recoveries["parked, dead", 3].is_dead_letter

@@ -1,133 +1,118 @@
-"""Calls and their price."""
+"""What the lines show of workers and their calls to SQS."""
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
-from tests.pipeline.builders import events_frame, message, workers_frame
+from celery_sqs_heartbeat.pipeline.report.queries import ask
+from celery_sqs_heartbeat.pipeline.tables.events import calls_of, with_reported, workers_of
+from tests.pipeline.builders import DAY, SECOND, events_frame, message, rows_of, workers_frame
 
 pytestmark = pytest.mark.thorough
 
+NEXT_DAY = DAY + 24 * 3600 * SECOND
+TODAY, TOMORROW = datetime.date(2026, 3, 14), datetime.date(2026, 3, 15)
 
-def _answers(ev: str, batch: int, **fields: Any) -> list[dict[str, Any]]:
+
+def answers(ev: str, batch: int, **fields: Any) -> list[dict[str, Any]]:
     """Return the events of a call with so many entries, one for each entry."""
     return [message(ev, 1, call=1, batch=batch, lat_us=1000, **fields) for _ in range(batch)]
 
 
-def _received(queue: str, asked: float, *waits: float, **fields: Any) -> list[dict[str, Any]]:
+def received(queue: str, asked: float, *waits: float, **fields: Any) -> list[dict[str, Any]]:
     """Return what one receive brought, each message so long after it was asked for, in seconds.
 
     The times of lines are rounded separately, so some are off by a microsecond.
     """
+    slacks = [round((30 - wait) * 1e6) + number % 2 for number, wait in enumerate(waits)]
     return [
-        message(
-            "message-received",
-            asked + wait,
-            **{
-                "queue": queue,
-                "vt": 30,
-                "slack_us": round((30 - wait) * 1e6) + number % 2,
-                **fields,
-            },
-        )
-        for number, wait in enumerate(waits)
+        message("message-received", asked + wait, queue=queue, vt=30, slack_us=slack, **fields)
+        for wait, slack in zip(waits, slacks, strict=True)
     ]
 
 
-_EVENTS = [
-    *_answers("lease-extended", 10),
-    *_answers("lease-extended", 7),
-    *_answers("lease-lost", 3, err="lost"),
-    *_answers("lease-capped", 1, err="capped"),
-    *_answers("extension-failed", 6, err="throttled"),
-    *_answers("message-released", 2),
-    *_answers("message-deleted", 7, queue="orders.fifo"),
-    *_answers("delete-failed", 3, queue="orders.fifo", err="failed"),
-    *_answers("lease-extended", 4, wid="w9"),
+EVENTS = [
+    *answers("lease-extended", 10),
+    *answers("lease-extended", 7),
+    *answers("lease-lost", 3, err="lost"),
+    *answers("lease-capped", 1, err="capped"),
+    *answers("extension-failed", 6, err="throttled"),
+    *answers("message-released", 2),
+    *answers("message-deleted", 7, queue="orders.fifo"),
+    *answers("delete-failed", 3, queue="orders.fifo", err="failed"),
+    *answers("lease-extended", 4, wid="w9"),
+    # Without a call.
     message("lease-lost", 2),
     message("message-lapsing", 2),
     message("permission-denied", 2, call=9, act="extend"),
-    *(message("message-received", 3) for _ in range(25)),
     message("task-started", 4),
-    *_received("polled", 10, 0.5, 0.5, 0.6),
-    *_received("polled", 11, 4.0),
-    *_received("polled", 15, 0.1),
+    *(message("message-received", 3) for _ in range(25)),
+    *received("polled", 10, 0.5, 0.5, 0.6),
+    *received("polled", 11, 4.0),
+    *received("polled", 15, 0.1),
     # Of another worker, asked for at the very moment of its first.
-    *_received("polled", 10, 0.1, wid="w2"),
-    *_received("polled full", 20, *[0.1] * 10),
-    *_received("polled full", 21, *[0.2] * 2),
+    *received("polled", 10, 0.1, wid="w2"),
+    *received("polled full", 20, *[0.1] * 10),
+    *received("polled full", 21, *[0.2] * 2),
 ]
+#: By queue, version and kind: the calls, entries and failed ones, and the price of a call.
+CALLS: dict[tuple[str, str | None, str], tuple[float, int, int, float]] = {
+    ("work", "1.2", "extend"): (5, 27, 10, 0.4e-6),
+    ("work", "1.2", "release"): (1, 2, 0, 0.4e-6),
+    ("work", None, "extend"): (1, 4, 0, 0.4e-6),
+    ("orders.fifo", "1.2", "delete"): (2, 10, 3, 0.5e-6),
+    # Lines that do not say when they were asked for: the fewest calls for so many messages.
+    ("work", "1.2", "receive"): (2.5, 25, 0, 0.4e-6),
+    ("polled", "1.2", "receive"): (3, 5, 0, 0.4e-6),
+    ("polled", None, "receive"): (1, 1, 0, 0.4e-6),
+    ("polled full", "1.2", "receive"): (2, 12, 0, 0.4e-6),
+}
 
 
-@pytest.fixture(scope="module")
-def calls(spark: SparkSession) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    workers = workers_frame(
-        spark, {"wid": "w1", "versions": {"celery-sqs-heartbeat": "1.2", "celery": "5.6"}}
+def test_each_call_counts_once_and_has_its_price(spark: SparkSession) -> None:
+    versions = {"celery-sqs-heartbeat": "1.2", "celery": "5.6"}
+    workers = workers_frame(spark, {"wid": "w1", "versions": versions})
+    rows = calls_of(events_frame(spark, *EVENTS), workers).collect()
+    found = {(row.queue, row.version, row.kind): row for row in rows}
+    assert found.keys() == CALLS.keys()
+    for key, (calls, entries, failed, usd) in CALLS.items():
+        row, saved = found[key], 0 if key[2] == "receive" else entries - calls
+        assert (row.calls, row.entries, row.failed) == (calls, entries, failed)
+        assert (row.cost_usd, row.saved_usd) == pytest.approx((calls * usd, saved * usd))
+
+
+def test_a_worker_has_a_row_for_each_day_with_that_day_s_lines(spark: SparkSession) -> None:
+    events = events_frame(
+        spark,
+        {"ev": "worker-started", "ts": DAY, "host": "h1", "settings": {"threshold": "20"}},
+        {"ev": "keeper-late", "ts": DAY + 2 * SECOND, "late_us": 300, "seq": 6},
+        {"ev": "keeper-late", "ts": DAY + 3 * SECOND, "late_us": 200, "seq": 7},
+        {"ev": "worker-stopped", "ts": NEXT_DAY, "seq": 8},
     )
-    rows = calls_of(events_frame(spark, *_EVENTS), workers).collect()
-    return {
-        (row.queue, row.version, row.kind): (
-            row.calls,
-            row.entries,
-            row.failed,
-            row.cost_usd,
-            row.saved_usd,
-        )
-        for row in rows
+    days = workers_of(events)
+    columns = ("dt", "host", "first_seq", "last_seq", "lines", "late_count", "late_max_us")
+    assert rows_of(days, *columns, "first_seen", "last_seen", "stopped") == {
+        (TODAY, "h1", 1, 7, 3, 2, 300, DAY, DAY + 3 * SECOND, None),
+        (TOMORROW, None, 8, 8, 1, 0, None, NEXT_DAY, NEXT_DAY, NEXT_DAY),
     }
+    reported = with_reported(days.where(f"dt = '{TOMORROW}'"), days)
+    assert rows_of(reported, "host", "first_seq") == {("h1", 8)}
 
 
-@pytest.mark.parametrize(
-    ("key", "calls_", "entries", "failed", "usd"),
-    [
-        # Each call counts once.
-        (("work", "1.2", "extend"), 5, 27, 10, 0.4e-6),
-        # Releases.
-        (("work", "1.2", "release"), 1, 2, 0, 0.4e-6),
-        # Of FIFO, more expensive.
-        (("orders.fifo", "1.2", "delete"), 2, 10, 3, 0.5e-6),
-        # Of a worker not known.
-        (("work", None, "extend"), 1, 4, 0, 0.4e-6),
-    ],
-)
-def test_calls_are_counted_and_priced(
-    calls: dict[tuple[Any, ...], tuple[Any, ...]],
-    key: tuple[Any, ...],
-    calls_: int,
-    entries: int,
-    failed: int,
-    usd: float,
+def test_lines_are_missing_within_days_and_between_them_and_before_only_where_all_was_read(
+    spark: SparkSession,
 ) -> None:
-    assert calls[key][:3] == (calls_, entries, failed)
-    assert calls[key][3:] == pytest.approx((calls_ * usd, (entries - calls_) * usd))
-
-
-def test_receives_that_do_not_say_when_count_as_the_fewest_calls_for_so_many_messages(
-    calls: dict[tuple[Any, ...], tuple[Any, ...]],
-) -> None:
-    assert calls["work", "1.2", "receive"] == (2.5, 25, 0, pytest.approx(1e-6), 0)
-
-
-@pytest.mark.parametrize(
-    ("queue", "version", "calls_", "entries"),
-    [("polled", "1.2", 3, 5), ("polled", None, 1, 1), ("polled full", "1.2", 2, 12)],
-)
-def test_receives_are_distinguished_by_when_they_were_requested(
-    calls: dict[tuple[Any, ...], tuple[Any, ...]],
-    queue: str,
-    version: str | None,
-    calls_: int,
-    entries: int,
-) -> None:
-    found = calls[queue, version, "receive"]
-    assert found == (calls_, entries, 0, pytest.approx(calls_ * 0.4e-6), 0)
-
-
-def test_events_without_a_call_count_for_nothing(
-    calls: dict[tuple[Any, ...], tuple[Any, ...]],
-) -> None:
-    assert len([key for key in calls if "polled" not in key[0]]) == 5
+    stopped = {"first_seen": NEXT_DAY, "stopped": NEXT_DAY}
+    days = workers_frame(
+        spark,
+        {"first_seq": 100, "last_seq": 110, "lines": 9},
+        {**stopped, "first_seq": 114, "last_seq": 120, "lines": 7},
+        {"wid": "w2", "first_seq": 1, "last_seq": 5, "lines": 5, "late_count": 2},
+    )
+    counted = {"starts": 2, "stopped": 1, "missing": 5, "late_count": 2}
+    for first, before in ((None, 99), (TODAY - datetime.timedelta(1), 99), (TODAY, None)):
+        assert ask("workers", {"workers": days}, first) == [{**counted, "before": before}]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.pipeline import submit
+from celery_sqs_heartbeat.pipeline import __main__
 from celery_sqs_heartbeat.pipeline.schema import TABLES
 from tests.pipeline.cheap import CHEAP
 from tests.pipeline.journals import rows_in
@@ -28,7 +28,7 @@ SUBMIT += [part for name, value in CHEAP.items() for part in ("--conf", f"{name}
     ("command", "env"),
     [
         ([sys.executable, "-m", "celery_sqs_heartbeat.pipeline"], CONNECT),
-        ([*SUBMIT, str(submit.__file__)], {"PYSPARK_PYTHON": sys.executable}),
+        ([*SUBMIT, str(__main__.__file__)], {"PYSPARK_PYTHON": sys.executable}),
     ],
     ids=["connect", "submit"],
 )

@@ -1,4 +1,7 @@
-"""Histograms of run times and waits."""
+"""How long messages took, and how many were in flight at once.
+
+`test_referee` compares the messages in flight, and the slots, with another implementation.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from celery_sqs_heartbeat.pipeline.tables.durations import (
     Histogram,
     bin_of,
     durations_of,
+    in_flight_of,
     middle_of,
 )
-from tests.pipeline.builders import DAY, SECOND, attempts_frame
+from tests.pipeline.builders import DAY, MINUTE, SECOND, attempts_frame, workers_frame
 
 
 def _attempt(task: str, **seconds: float) -> dict[str, Any]:
@@ -95,3 +99,51 @@ def test_a_quantile_is_unknown_where_no_end_was_seen_that_late(
     assert sum(share for _, share in histogram.distribution()) == pytest.approx(
         1.0 if spans else 0.0
     )
+
+
+def stay(queue: str, begin: float, end: float, **fields: Any) -> dict[str, Any]:
+    last = DAY + round(end * SECOND)
+    base = {"queue": queue, "received": DAY + round(begin * SECOND), "vt": 30, "last_vt": 30}
+    return {**base, "ended": last, "last_event": last, "ended_as": "deleted", **fields}
+
+
+#: By queue: who held a message from when to when, and by minute the peak and the mean.
+STAYS: dict[str, tuple[list[dict[str, Any]], dict[int, tuple[int, float]]]] = {
+    "long": ([stay("long", 30, 210)], {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)}),
+    # No row of a minute with nothing.
+    "idle": ([stay("idle", 0, 6), stay("idle", 180, 192)], {0: (1, 0.1), 3: (1, 0.2)}),
+    # One leaves when the next comes.
+    "one by one": ([stay("one by one", n, n + 1) for n in range(3)], {0: (1, 0.05)}),
+    "together": ([stay("together", n, 6 - n) for n in range(3)], {0: (3, 0.2)}),
+    # Until its lease ends.
+    "abandoned": (
+        [
+            stay(
+                "abandoned",
+                0,
+                24,
+                ended=None,
+                ended_as="abandoned",
+                last_extended=DAY + 24 * SECOND,
+            )
+        ],
+        {0: (1, 0.9)},
+    ),
+    # Until the data ends.
+    "running": (
+        [stay("running", 30, 30, ended=None, ended_as="running")],
+        {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)},
+    ),
+}
+
+
+@pytest.mark.thorough
+def test_a_minute_has_its_peak_and_mean(spark: SparkSession) -> None:
+    rows = [row for rows, _ in STAYS.values() for row in rows]
+    workers = workers_frame(spark, {"concurrency": 4, "last_seen": DAY + 210 * SECOND})
+    found: dict[str, dict[int, tuple[int, float]]] = {}
+    for row in in_flight_of(attempts_frame(spark, *rows), workers).collect():
+        minute = (row.minute - DAY) // MINUTE
+        found.setdefault(row.queue, {})[minute] = (row.peak, round(row.mean, 9))
+        assert (row.slots, row.quota_share) == (4, row.peak / 120_000)
+    assert found == {queue: minutes for queue, (_, minutes) in STAYS.items()}

@@ -12,9 +12,6 @@ import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
-from celery_sqs_heartbeat.journal.fields import WORKER_STARTED, fields_of, line_of
-from celery_sqs_heartbeat.journal.folder import SegmentWriter
-from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline import jobs
 from celery_sqs_heartbeat.pipeline.jobs import write_lines
 from celery_sqs_heartbeat.pipeline.lines import read_lines
@@ -23,7 +20,6 @@ from celery_sqs_heartbeat.pipeline.tables import events
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, rejects_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND, message
-from tests.unit.journal.samples import ORIGIN, event_of, fail, own
 
 pytestmark = pytest.mark.thorough
 
@@ -31,17 +27,6 @@ Line = dict[str, Any]
 FIRST = datetime.date(2026, 3, 14)
 NEXT = FIRST + datetime.timedelta(days=1)
 ONE_DAY = 86_400 * SECOND
-START = {
-    **ORIGIN.stamp(WORKER_STARTED, ORIGIN.started_at, 1),
-    "host": "h1",
-    "pid": 7,
-    "boot": "b1",
-    "node": "celery@h1",
-    "pool": "prefork",
-    "concurrency": 4,
-    "settings": {"threshold": "20"},
-    "versions": {"celery": "5.6"},
-}
 
 
 def lines(count: int, wid: str = "w1", **fields: Any) -> list[Line]:
@@ -202,26 +187,3 @@ def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
     assert {row["ts"] for row in rows if row["wid"] == "w1" and row["seq"] == 1} == {
         DAY + SECOND - 20_000
     }
-
-
-def test_lines_of_a_worker_are_read_back_field_by_field(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    written = [
-        START,
-        *(fields_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
-    ]
-    writer = SegmentWriter(own(tmp_path), ORIGIN.wid, lambda: 0.0, fail)
-    half = len(written) // 2
-    writer.write((fields["ts"], line_of(fields)) for fields in written[:half])
-    writer.close()
-    writer.write((fields["ts"], line_of(fields)) for fields in written[half:])
-    found = {
-        row["seq"]: row.asDict() for row in events_of(read_lines(spark, str(tmp_path))).collect()
-    }
-    nothing = dict.fromkeys(EVENTS.names)
-    assert found == {
-        fields["seq"]: {**nothing, **fields, "skew_us": 0, "dt": FIRST} for fields in written
-    }
-    assert rejects(spark, tmp_path) == set()
-    writer.close()

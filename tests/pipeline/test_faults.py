@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.pipeline import jobs
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.faults import PipelineError, cause_of, spark_faults
-from celery_sqs_heartbeat.pipeline.jobs import MAKERS
+from celery_sqs_heartbeat.pipeline.jobs import STEPS
 from celery_sqs_heartbeat.pipeline.schema import WORKERS
 from tests.pipeline.cheap import JAVA_VARIABLE
 from tests.pipeline.journals import write_segment
@@ -131,7 +131,7 @@ def test_a_journal_of_which_something_is_missing_is_status_1_and_one_without_an_
     """As `report` and `tune` end, which make the same tables."""
     text, status, said = THIN[what]
     write_segment(tmp_path / "j", "2026-03-14", "w1", [], text)
-    monkeypatch.setattr(jobs, "MAKERS", {WORKERS: MAKERS[WORKERS]})
+    monkeypatch.setattr(jobs, "STEPS", {WORKERS: STEPS[WORKERS]})
     result = CliRunner().invoke(main, f"run --journal {tmp_path}/j --warehouse {tmp_path}/w")
     assert result.exit_code == status, result.output
     assert said in result.stderr.splitlines()[-1]

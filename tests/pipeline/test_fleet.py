@@ -20,9 +20,9 @@ from celery_sqs_heartbeat.journal.reading import closed_segments, read_journal
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.jobs import build
 from celery_sqs_heartbeat.pipeline.lines import journal_days
-from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL, receives
+from celery_sqs_heartbeat.pipeline.report.queries import IN_NO_JOURNAL, ask
 from celery_sqs_heartbeat.pipeline.survey import running_terms
-from celery_sqs_heartbeat.pipeline.tables.causes import CAUSES
+from celery_sqs_heartbeat.pipeline.tables.duplicates import CAUSES
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from fleet.generator import DEAD_LETTERS, IDLE, JOURNAL, TRUTH, make_fleet
 from fleet.profile import QUEUES
@@ -124,9 +124,10 @@ def test_receives_without_an_execution_are_counted(
     """Those of a journal, and those that only the receive count shows."""
     attempts = Warehouse(spark, str(tables)).read(schema.ATTEMPTS)
     counted: dict[str, list[int]] = {}
-    for row in receives(attempts, None).where("why IS NOT NULL").collect():
-        sums = counted.setdefault(row["queue"], [0, 0])
-        sums[row["why"] == IN_NO_JOURNAL] += row["receives"]
+    for row in ask("receives", {"attempts": attempts}, None):
+        if row["why"] is not None:
+            sums = counted.setdefault(row["queue"], [0, 0])
+            sums[row["why"] == IN_NO_JOURNAL] += row["receives"]
     truth = json.loads((fleet / IDLE).read_text())
     assert counted == {queue: both for queue, both in truth.items() if any(both)}
     assert all(map(sum, zip(*counted.values(), strict=True)))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS
 from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
-from tests.pipeline.builders import (
-    DAY,
-    SECOND,
-    attempts_frame,
-    workers_frame,
-)
+from tests.pipeline.builders import DAY, SECOND, attempts_frame, workers_frame
 
 pytestmark = pytest.mark.thorough
 
 Attempt = dict[str, Any]
-#: By scenario, in the order of time.
-Stops = Mapping[str, Sequence[Row]]
+#: When a stop began and ended, for how long it was, and how many messages waited.
+Stop = tuple[float, float | None, float, int]
 
 QUEUE = "orders.fifo"
 END = 1_000.0
@@ -92,143 +84,119 @@ STOPPING: list[tuple[str, Attempt, bool]] = [
     ("a fair queue's group", {"queue": "tenants"}, False),
 ]
 
-SCENARIOS: dict[str, list[Attempt]] = {
+#: Attempts, the outcome of each message that stopped its group, and its stop.
+SCENARIOS: dict[str, tuple[list[Attempt], list[tuple[str, Stop]]]] = {
+    "succeeds at last": (
+        [
+            attempt(10, 12),
+            attempt(17, 19, rc=2),
+            attempt(24, 30, "deleted", rc=3),
+            attempt(31, 32, "deleted", msg="m2"),
+        ],
+        [("succeeded", (12, 30, 18, 0))],
+    ),
+    "others wait, each once, for the stop that they waited in": (
+        [
+            # For m1.
+            attempt(10, 12),
+            waits(10, 12, "m2"),
+            waits(10, 12, "m3"),
+            attempt(17, 19, rc=2),
+            waits(17, 19, "m2", rc=2),
+            attempt(24, 30, "deleted", rc=3),
+            # For m2, which was received with m3.
+            attempt(31, 33, msg="m2", rc=3),
+            waits(31, 33, "m3", rc=2),
+            attempt(40, 41, "deleted", msg="m2", rc=4),
+            attempt(42, 43, "deleted", msg="m3", rc=3),
+            # For none that is known.
+            waits(50, 51, "m5"),
+            waits(17, 19, "m6", grp="B"),
+            waits(17, 19, "m7", queue="other.fifo"),
+        ],
+        [("succeeded", (12, 30, 18, 2)), ("succeeded", (33, 41, 8, 1))],
+    ),
+    "an orderly end before": (
+        [
+            attempt(1, 2, cause="shutdown"),
+            attempt(10, 12, rc=2),
+            attempt(20, 21, "deleted", rc=3),
+        ],
+        [("succeeded", (12, 21, 9, 0))],
+    ),
+    "a dead letter": (
+        [
+            attempt(10, 12, max_rc=2),
+            waits(10, 12, "m2"),
+            attempt(17, 19, rc=2, max_rc=2),
+            attempt(24.5, 25, "deleted", msg="m2", rc=2),
+            attempt(26, 27, "deleted", msg="m3"),
+        ],
+        [("dead letter", (12, 24.5, 12.5, 1))],
+    ),
+    # SQS moves it after its delay, when the queue is polled again.
+    "a dead letter alone": ([attempt(10, 12, max_rc=1)], [("dead letter", (12, None, 5, 0))]),
+    "not seen again": ([attempt(10, 12, max_rc=3)], [("unknown", (12, None, END - 12, 0))]),
+    "runs again": (
+        [attempt(10, 12, max_rc=3), attempt(17, 40, "running", rc=2)],
+        [("unknown", (12, None, END - 12, 0))],
+    ),
+    # A later message shows that it is gone: a worker without a journal may have deleted it. One
+    # received with it shows nothing.
+    "gone": (
+        [
+            attempt(10, 12),
+            waits(10, 12, "m2"),
+            waits(13, 14, "m5"),
+            attempt(60, 61, "deleted", msg="m2", rc=2),
+            attempt(62, 63, "deleted", msg="m3"),
+            attempt(20, 21, "deleted", msg="m4", grp="B"),
+        ],
+        [("unknown", (12, 60, 48, 2))],
+    ),
+    "a receive was not read": (
+        [attempt(10, 12, grp=None), attempt(17, 19, "deleted", rc=2)],
+        [("succeeded", (12, 19, 7, 0))],
+    ),
+}
+ALL = {
     **{name: [attempt(10, 12, **values)] for name, values, _ in STOPPING},
-    "succeeds at last": [
-        attempt(10, 12),
-        attempt(17, 19, rc=2),
-        attempt(24, 30, "deleted", rc=3),
-        attempt(31, 32, "deleted", msg="m2"),
-    ],
-    "others wait": [
-        # For m1.
-        attempt(10, 12),
-        waits(10, 12, "m2"),
-        waits(10, 12, "m3"),
-        attempt(17, 19, rc=2),
-        waits(17, 19, "m2", rc=2),
-        attempt(24, 30, "deleted", rc=3),
-        # For m2, which was received with m3.
-        attempt(31, 33, msg="m2", rc=3),
-        waits(31, 33, "m3", rc=2),
-        attempt(40, 41, "deleted", msg="m2", rc=4),
-        attempt(42, 43, "deleted", msg="m3", rc=3),
-        # For none that is known.
-        waits(50, 51, "m5"),
-        waits(17, 19, "m6", grp="B"),
-        waits(17, 19, "m7", queue="other.fifo"),
-    ],
-    "an orderly end before": [
-        attempt(1, 2, cause="shutdown"),
-        attempt(10, 12, rc=2),
-        attempt(20, 21, "deleted", rc=3),
-    ],
-    "a dead letter": [
-        attempt(10, 12, max_rc=2),
-        waits(10, 12, "m2"),
-        attempt(17, 19, rc=2, max_rc=2),
-        attempt(24.5, 25, "deleted", msg="m2", rc=2),
-        attempt(26, 27, "deleted", msg="m3"),
-    ],
-    "a dead letter alone": [attempt(10, 12, max_rc=1)],
-    "not seen again": [attempt(10, 12, max_rc=3)],
-    "runs again": [attempt(10, 12, max_rc=3), attempt(17, 40, "running", rc=2)],
-    "gone": [
-        attempt(10, 12),
-        waits(10, 12, "m2"),
-        waits(13, 14, "m5"),
-        attempt(60, 61, "deleted", msg="m2", rc=2),
-        attempt(62, 63, "deleted", msg="m3"),
-        attempt(20, 21, "deleted", msg="m4", grp="B"),
-    ],
-    "a receive was not read": [attempt(10, 12, grp=None), attempt(17, 19, "deleted", rc=2)],
+    **{name: attempts for name, (attempts, _) in SCENARIOS.items()},
 }
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> Stops:
-    """Return the stops of all scenarios, made at once."""
+def found(spark: SparkSession) -> dict[str, list[Row]]:
+    """Return the stops of all scenarios, made at once, in the order of time."""
     attempts = [
         row | {"msg": f"{row['msg']}/{scenario}", "grp": row["grp"] and f"{row['grp']}/{scenario}"}
-        for scenario, rows in SCENARIOS.items()
+        for scenario, rows in ALL.items()
         for row in rows
     ]
     workers = workers_frame(spark, {"last_seen": at(END)})
     rows = group_stops_of(attempts_frame(spark, *attempts), workers).collect()
-    stops: dict[str, list[Row]] = {scenario: [] for scenario in SCENARIOS}
+    stops: dict[str, list[Row]] = {scenario: [] for scenario in ALL}
     for row in sorted(rows, key=lambda row: int(row.stopped_at)):
         stops[row.msg.partition("/")[2]].append(row)
     return stops
 
 
-def test_a_message_that_fails_stops_its_group_until_it_is_deleted(found: Stops) -> None:
-    (row,) = found["succeeds at last"]
-    assert row.asDict() == {
-        "queue": QUEUE,
-        "grp": "A/succeeds at last",
-        "msg": "m1/succeeds at last",
-        "task": "proj.add",
-        "task_id": "t-m1",
-        "stopped_at": at(12),
-        "resumed_at": at(30),
-        "seconds": 18.0,
-        "attempts": 3,
-        "waiting": 0,
-        "outcome": "succeeded",
-        "dt": date(2026, 3, 14),
-    }
-
-
 @pytest.mark.parametrize(("name", "is_stop"), [(name, it) for name, _, it in STOPPING])
 def test_a_failure_stops_a_group_and_an_orderly_end_does_not(
-    found: Stops, name: str, is_stop: bool
+    found: dict[str, list[Row]], name: str, is_stop: bool
 ) -> None:
     assert len(found[name]) == is_stop
 
 
-def test_those_behind_it_count_once_each_and_for_the_stop_that_they_waited_in(found: Stops) -> None:
-    rows = [(row.msg[:2], row.waiting, row.seconds) for row in found["others wait"]]
-    assert rows == [("m1", 2, 18.0), ("m2", 1, 8.0)]
-
-
-def test_an_orderly_end_before_the_failure_does_not_begin_the_stop(found: Stops) -> None:
-    (row,) = found["an orderly end before"]
-    assert (row.stopped_at, row.attempts) == (at(12), 3)
-
-
-def test_a_dead_letter_lets_its_group_continue_with_the_next_message(found: Stops) -> None:
-    (row,) = found["a dead letter"]
-    assert (row.outcome, row.resumed_at, row.seconds) == ("dead letter", at(24.5), 12.5)
-    assert (row.attempts, row.waiting) == (2, 1)
-
-
-def test_a_dead_letter_with_nothing_behind_it_stops_nothing_once_it_is_gone(found: Stops) -> None:
-    """SQS moves it after its delay, when the queue is polled again."""
-    (row,) = found["a dead letter alone"]
-    assert (row.outcome, row.resumed_at, row.seconds) == ("dead letter", None, 5.0)
-
-
-@pytest.mark.parametrize("scenario", ["not seen again", "runs again"])
-def test_a_message_without_an_end_stops_its_group_until_the_data_s_end(
-    found: Stops, scenario: str
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_stop_lasts_until_the_delete_or_the_next_message_of_the_group(
+    found: dict[str, list[Row]], scenario: str
 ) -> None:
-    (row,) = found[scenario]
-    assert (row.outcome, row.resumed_at, row.seconds) == ("unknown", None, END - 12)
-
-
-def test_a_later_message_of_the_group_shows_that_the_one_before_is_gone(found: Stops) -> None:
-    """For example, a worker without a journal deleted it. One received with it shows nothing."""
-    (row,) = found["gone"]
-    assert (row.outcome, row.resumed_at, row.seconds) == ("unknown", at(60), 48.0)
-
-
-def test_a_receive_that_was_not_read_is_in_the_group_that_another_one_tells(found: Stops) -> None:
-    (row,) = found["a receive was not read"]
-    assert (row.grp[:1], row.stopped_at) == ("A", at(12))
-
-
-def test_no_stop_is_an_empty_table(spark: SparkSession) -> None:
-    workers = workers_frame(spark, {"last_seen": at(END)})
-    frame = group_stops_of(attempts_frame(spark, attempt(1, 2, "deleted")), workers)
-    assert tuple(frame.columns) == GROUP_STOPS.names
-    assert frame.collect() == []
+    rows = found[scenario]
+    assert [row.grp for row in rows] == [f"A/{scenario}"] * len(rows)
+    assert [
+        (row.outcome, row.stopped_at, row.resumed_at, row.seconds, row.waiting) for row in rows
+    ] == [
+        (outcome, at(begin), None if end is None else at(end), seconds, waiting)
+        for outcome, (begin, end, seconds, waiting) in SCENARIOS[scenario][1]
+    ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import runpy
 from datetime import date, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -15,17 +15,16 @@ from celery_sqs_heartbeat.journal.reading import FetchError
 from celery_sqs_heartbeat.pipeline import jobs, schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.faults import PipelineError
-from celery_sqs_heartbeat.pipeline.jobs import MAKERS, build
+from celery_sqs_heartbeat.pipeline.jobs import STEPS, Step, build
 from celery_sqs_heartbeat.pipeline.lines import count_segments, journal_days
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.journals import rows_in, some_workers, write_all, write_segment
-from tests.support.markdown import ROOT
 from tests.support.s3 import BUCKET, serving, upload
 
 FIRST = date(2026, 3, 14)
 ONE_DAY = timedelta(days=1)
 #: Recommendations belong to a run's last day, so they differ by run.
-TABLES = tuple(table for table in MAKERS if table is not schema.RECOMMENDATIONS)
+TABLES = tuple(table for table in STEPS if table is not schema.RECOMMENDATIONS)
 ALL = (schema.EVENTS, schema.REJECTS, *TABLES)
 
 
@@ -65,10 +64,10 @@ def test_spark_on_one_machine_reads_s3_as_if_it_were_a_folder(
 def test_a_table_that_fails_ends_the_run_with_its_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object) -> NoReturn:
         raise RuntimeError("no attempts today")
 
-    monkeypatch.setattr(jobs, "MAKERS", {**MAKERS, schema.ATTEMPTS: fail})
+    monkeypatch.setattr(jobs, "STEPS", {**STEPS, schema.ATTEMPTS: Step(fail)})
     journal = str(write_all(tmp_path / "journal", some_workers(1, days=1)))
     with pytest.raises(RuntimeError, match="no attempts today"):
         build(spark, journal, Warehouse(spark, str(tmp_path / "w")))
@@ -124,9 +123,3 @@ def test_wrong_options_are_reported_before_spark_starts(arguments: list[str], fa
     result = CliRunner().invoke(main, ["run", "--journal", "j", "--warehouse", "w", *arguments])
     assert result.exit_code == 2
     assert fault in result.output
-
-
-@pytest.mark.parametrize("part", ["tables", "causes"])
-def test_the_documents_show_the_tables_and_causes_as_they_are(part: str) -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))[part]()
-    assert made in (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")

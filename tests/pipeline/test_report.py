@@ -23,7 +23,9 @@ from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import FOUND
 from celery_sqs_heartbeat.pipeline import report
 from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.report.plots import durations_of
 from celery_sqs_heartbeat.pipeline.report.queries import Found, collect
+from celery_sqs_heartbeat.pipeline.tables.durations import bin_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND
 from tests.pipeline.journals import Worker, write_all, write_segment
@@ -67,7 +69,8 @@ class Parts(HTMLParser):
 def text_of(page: str) -> str:
     """Return the page's text: a line for each row, paragraph and part of a drawing."""
     _, _, body = page.partition("</style>")
-    body = re.sub(r"(?s)<details>\s*<summary>(.*?)</summary>", r"\n[\1]", body)
+    body = re.sub(r"\s+", " ", body)
+    body = re.sub(r"<details> *<summary>(.*?)</summary>", r"\n[\1]\n", body)
     body = re.sub(r"</(?:th|td)>", " | ", body)
     body = re.sub(r"</(?:tr|p|h\d|caption|li|span|div|dd|title)>", "\n", body)
     lines = unescape(re.sub(r"<[^>]+>", "", body)).splitlines()
@@ -111,8 +114,8 @@ def test_a_journal_becomes_a_page_and_what_can_t_be_read_is_named(
         r" The table rejects and the report's last section name the files\.\n",
         result.stderr,
     )
-    text = text_of(out.read_text()).replace(" |\n", " | ")
-    assert text.startswith("Skip to the report\nSQS heartbeat report\n")
+    text = text_of(out.read_text())
+    assert text.startswith("Skip to the report SQS heartbeat report\n")
     assert "2 workers received 2 messages 3 times, from 1 queue for 1 task. 1 execution is" in text
     assert "died-while-running | the worker died while the task ran | look for" in text
     assert "its worker w1 was silent from" in text
@@ -148,6 +151,14 @@ def test_unknown_values_are_a_dash(found: Found) -> None:
     assert '<td data-name="task">\N{EN DASH}</td>' in page
 
 
+def test_runs_without_an_end_are_counted_and_have_no_quantile() -> None:
+    run = {"task": NAME, "queue": "q", "measure": "run", "vt": 30, "bin": bin_of(40 * SECOND)}
+    (shown,) = durations_of([{**run, "spans": 0, "censored": 2}])
+    unknown = dict.fromkeys(("p50", "p90", "p99", "p99.9"))
+    assert shown["quantiles"] == [{"title": "run time", "durations": 2, **unknown}]
+    assert (shown["unfinished"], shown["beyond"]) == (2, [(30, 1.0)])
+
+
 def test_nothing_is_marked_as_safe() -> None:
     """Python passes only text, and the template treats none of it as markup."""
     folder = Path(report.__file__).parent
@@ -162,7 +173,7 @@ def test_nothing_is_marked_as_safe() -> None:
 if __name__ == "__main__":
     from tempfile import TemporaryDirectory
 
-    from celery_sqs_heartbeat.pipeline.session import new_session
+    from celery_sqs_heartbeat.pipeline.spark import new_session
     from tests.pipeline.cheap import CHEAP
     from tests.pipeline.conftest import build_small
 

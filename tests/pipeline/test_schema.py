@@ -1,26 +1,38 @@
+"""The tables and the causes of duplicates, as the page about the pipeline documents them."""
+
 from __future__ import annotations
 
+import re
+
 import pytest
-from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.journal.checking import TABLE_NAMES
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
-from tests.pipeline.builders import frame_of
+from celery_sqs_heartbeat.pipeline.schema import TABLES, Table
+from celery_sqs_heartbeat.pipeline.tables.duplicates import CAUSES
+from tests.support.markdown import ROOT
+
+PAGE = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8")
 
 
-def test_the_events_have_each_field_of_the_journal_with_its_type() -> None:
-    fields = {field.name: field.type for field in FIELDS}
-    columns = {column.name: column.type for column in EVENTS.columns}
-    assert columns == {**fields, "skew_us": "bigint"}
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_spark_takes_each_table_s_schema(spark: SparkSession, table: Table) -> None:
-    assert tuple(frame_of(spark, table, []).columns) == table.names
-    assert table.names[-1] == PARTITION
-    assert all(column.meaning for column in table.columns)
+def test_the_page_has_each_column_or_refers_to_the_journal(table: Table) -> None:
+    """A field of the journal has the same type here."""
+    section = PAGE.partition(f"\n### `{table.name}`\n")[2].partition("\n### ")[0]
+    (shared,) = re.findall(r"^Fields of the \[journal\].*: (.*)\.$", section, re.MULTILINE) or [""]
+    fields = re.findall(r"`(\w+)`", shared)
+    own = re.findall(r"^\| `(\w+)` \| .+ \|$", section, re.MULTILINE)
+    assert sorted([*fields, *own]) == sorted(column.name for column in table.columns)
+    types = {column.name: column.type for column in table.columns}
+    assert [types[name] for name in fields] == [
+        field.type for name in fields for field in FIELDS if field.name == name
+    ]
+
+
+def test_the_page_has_the_causes_that_the_report_names() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+) \| .+ \|$", PAGE, re.MULTILINE)
+    documented = [row for row in rows if row[0] in CAUSES]
+    assert documented == [(name, cause.meaning) for name, cause in CAUSES.items()]
 
 
 def test_the_journal_knows_a_warehouse_by_its_tables() -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat.cli.settings_code import as_settings
 from celery_sqs_heartbeat.cli.tune import tune
-from celery_sqs_heartbeat.pipeline import jobs, options, path_checks
+from celery_sqs_heartbeat.pipeline import faults, jobs, path_checks
 from celery_sqs_heartbeat.pipeline.advice import Row
 from celery_sqs_heartbeat.pipeline.survey import Measured, Survey
 from celery_sqs_heartbeat.pipeline.tables.durations import Histogram, bin_of
@@ -146,7 +146,7 @@ def test_nothing_measured_is_an_error_that_tells_what_to_do() -> None:
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "find_spec", lambda name: None)
+    monkeypatch.setattr(faults, "find_spec", lambda name: None)
     result = _tune(_app(), "fleet")
     assert result.exit_code == 2
     assert "celery-sqs-heartbeat[pipeline]" in result.output

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import click
 import pyarrow
@@ -20,7 +22,7 @@ from click.testing import CliRunner, Result
 from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
-from celery_sqs_heartbeat.pipeline import jobs, session
+from celery_sqs_heartbeat.pipeline import jobs, spark
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
 from celery_sqs_heartbeat.pipeline.report import page
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES
@@ -86,14 +88,15 @@ def just_begun(folder: Path) -> None:
     closed.unlink()
 
 
-def without(name: str) -> Callable[[Path], None]:
-    def build(folder: Path) -> None:
-        build_warehouse(folder)
-        for path in sorted((folder / name).rglob("*"), reverse=True):
-            path.unlink() if path.is_file() else path.rmdir()
-        (folder / name).rmdir()
+def without_durations(folder: Path) -> None:
+    build_warehouse(folder)
+    shutil.rmtree(folder / "durations")
 
-    return build
+
+def without_days(folder: Path) -> None:
+    build_warehouse(folder)
+    for day in folder.glob("*/dt=*"):
+        shutil.rmtree(day)
 
 
 def cut(folder: Path) -> None:
@@ -145,50 +148,66 @@ def nothing(folder: Path) -> None:
     """Leave it out."""
 
 
+class Wrong(NamedTuple):
+    """A wrong path, and what commands print.
+
+    Attributes:
+        below: The path in what is built.
+    """
+
+    build: Callable[[Path], None]
+    names: tuple[str, ...]
+    said: str
+    below: str = ""
+    status: int = REFUSED
+    options: tuple[str, ...] = ()
+
+
 SEGMENT = f"{DT}/worker=w1/seg-1.jsonl.zst"
 NO_PLACE = "neither a journal nor a warehouse"
 APART = "a separate folder"
+DENIED = "Permission denied"
 locked_table = locked(build_warehouse, "workers", DT)
 of_other_tool = with_file(f"{DT}/part-0.json", "{}")
 word_of_other_tool = with_file("dt=yesterday/part-0.json", "{}")
 day_of_word = with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}")
-empty_segment = with_file(SEGMENT)
-#: The kind, what builds it, the path in it, and which commands print what.
-CASES: list[tuple[str, Callable[[Path], None], str, tuple[str, ...], str]] = [
-    ("missing", nothing, "", LOOKS, "does not exist"),
-    ("a file", Path.touch, "", LOOKS + WRITES, "is a file"),
-    ("below a file", Path.touch, "below", WRITES, "is a file"),
-    ("an empty folder", Path.mkdir, "", LOOKS, "is an empty folder"),
-    ("a folder of documents", build_documents, "", LOOKS, f"contains {NO_PLACE}"),
-    ("a folder of documents", build_documents, "", WRITES, APART),
-    ("a journal", build_journal, "", WRITES, "is a journal, where a warehouse"),
-    ("a warehouse", build_warehouse, "", READS, "is a warehouse, where a journal"),
-    ("a day of a journal", build_journal, DT, LOOKS + WRITES, "one day of a journal"),
-    ("a table", build_warehouse, "attempts", LOOKS + WRITES, "one table of a warehouse"),
-    ("a locked folder", locked(build_journal), "", LOOKS, "Permission denied: run this as"),
-    ("a locked folder", locked(build_journal), "", WRITES, "Permission denied"),
-    ("a locked worker", locked(build_journal, DT, "worker=w1"), "", LOOKS, "Permission denied"),
-    ("a locked segment", locked(build_journal, SEGMENT), "", LOOKS, "Permission denied"),
-    ("a locked table", locked_table, "", SOURCE + WRITES, "Permission denied"),
-    ("a read-only warehouse", read_only(build_warehouse), "", WRITES, "not writable"),
-    ("a read-only folder", read_only(Path.mkdir), "new", WRITES, "not writable"),
-    ("a warehouse without a table", without("durations"), "", SOURCE, "has no table durations"),
-    ("a cut table", cut, "", SOURCE, "is not a complete Parquet file"),
-    ("a cut table", cut, "", WRITES, "not a complete Parquet"),
-    (
-        "a warehouse of another version",
-        of_another_version,
-        "",
-        SOURCE,
-        "has no column censored: another version",
+OF_DAYS = tuple(name for name in LOOKS if name != "tune")
+CASES: list[Wrong] = [
+    Wrong(nothing, LOOKS, "does not exist"),
+    Wrong(Path.touch, LOOKS + WRITES, "is a file"),
+    Wrong(Path.touch, WRITES, "is a file", "below"),
+    Wrong(Path.mkdir, LOOKS, "is an empty folder"),
+    Wrong(build_documents, LOOKS, f"contains {NO_PLACE}"),
+    Wrong(build_documents, WRITES, APART),
+    Wrong(build_journal, WRITES, "is a journal, where a warehouse"),
+    Wrong(build_warehouse, READS, "is a warehouse, where a journal"),
+    Wrong(build_journal, LOOKS + WRITES, "one day of a journal", DT),
+    Wrong(build_warehouse, LOOKS + WRITES, "one table of a warehouse", "attempts"),
+    Wrong(locked(build_journal), LOOKS, f"{DENIED}: run this as"),
+    Wrong(locked(build_journal), WRITES, DENIED),
+    Wrong(locked(build_journal, DT, "worker=w1"), LOOKS, DENIED),
+    Wrong(locked(build_journal, SEGMENT), LOOKS, DENIED),
+    Wrong(locked_table, SOURCE + WRITES, DENIED),
+    Wrong(read_only(build_warehouse), WRITES, "not writable"),
+    Wrong(read_only(Path.mkdir), WRITES, "not writable", "new"),
+    Wrong(without_durations, SOURCE, "has no table durations"),
+    Wrong(cut, SOURCE + WRITES, "is not a complete Parquet file"),
+    Wrong(of_another_version, SOURCE + WRITES, "has no column censored: another version"),
+    Wrong(of_other_tool, LOOKS, NO_PLACE),
+    Wrong(of_other_tool, WRITES, APART),
+    Wrong(word_of_other_tool, LOOKS, NO_PLACE),
+    Wrong(day_of_word, LOOKS, "dt=yesterday, which is not a valid day"),
+    Wrong(with_file(SEGMENT), LOOKS, "nothing that can be read"),
+    Wrong(no_day, LOOKS, "dt=2026-13-45, which is not a valid day"),
+    # There is nothing of these days, or nothing yet.
+    Wrong(just_begun, LOOKS, "has no events yet", status=FOUND),
+    Wrong(build_journal, OF_DAYS, "has no ", status=FOUND, options=LATER),
+    Wrong(
+        *(build_warehouse, ("report",), "has no rows from 2027-01-01: its days are 2026-03-14"),
+        status=FOUND,
+        options=LATER,
     ),
-    ("a warehouse of another version", of_another_version, "", WRITES, "another version"),
-    ("a day of another tool", of_other_tool, "", LOOKS, NO_PLACE),
-    ("a day of another tool", of_other_tool, "", WRITES, APART),
-    ("a day that is a word, of another tool", word_of_other_tool, "", LOOKS, NO_PLACE),
-    ("a day that is a word", day_of_word, "", LOOKS, "dt=yesterday, which is not a valid day"),
-    ("nothing but an empty closed segment", empty_segment, "", LOOKS, "nothing that can be read"),
-    ("a day that is none", no_day, "", LOOKS, "dt=2026-13-45, which is not a valid day"),
+    Wrong(without_days, ("report",), "has no rows: its tables are empty", status=FOUND),
 ]
 
 
@@ -206,7 +225,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o777)
         monkeypatch.chdir(folder)
-        for module in (jobs, page, session):
+        for module in (jobs, page, spark):
             monkeypatch.setattr(module, "new_session", start)
         build_journal(folder / JOURNAL)
         yield folder
@@ -241,23 +260,21 @@ def assert_one_line(result: Result, status: int, said: str) -> None:
     assert result.stdout == ""
 
 
-TABLE = [
-    pytest.param(build, below, name, said, id=f"{name}: {kind}")
-    for kind, build, below, names, said in CASES
-    for name in names
-]
-
-
-@pytest.mark.parametrize(("build", "below", "name", "said"), TABLE)
-def test_a_wrong_path_is_one_line_and_status_2(
-    home: Path, build: Callable[[Path], None], below: str, name: str, said: str
-) -> None:
-    build(home / "given")
-    path = Path("given", below)
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        pytest.param(wrong, name, id=f"{name}: {number}")
+        for number, wrong in enumerate(CASES)
+        for name in wrong.names
+    ],
+)
+def test_a_wrong_path_is_one_line_and_a_status(home: Path, wrong: Wrong, name: str) -> None:
+    wrong.build(home / "given")
     command, arguments = COMMANDS[name]
+    path = Path("given", wrong.below)
     with as_another_user():
-        result = call(command, arguments.format(path))
-    assert_one_line(result, REFUSED, said)
+        result = call(command, [*arguments.format(path).split(), *wrong.options])
+    assert_one_line(result, wrong.status, wrong.said)
     assert "given" in result.stderr
     assert not (home / NEW).exists()
 
@@ -284,37 +301,31 @@ def test_places_that_are_in_each_other_are_refused(home: Path, arguments: str) -
     assert not (home / JOURNAL / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("journal", "warehouse"), [("s3://b/j", "s3a://b/journal"), (JOURNAL, "journal-tables")]
-)
-def test_places_beside_each_other_are_right(home: Path, journal: str, warehouse: str) -> None:
-    result = call(pipeline, f"run --journal {journal} --warehouse {warehouse}")
-    assert isinstance(result.exception, StartedError), result.output
-
-
-#: Right places: a command continues with them.
-RIGHT = [
-    *((name, build) for name in SOURCE for build in (build_journal, build_warehouse)),
-    *((name, build_journal) for name in READS if name != "journal"),
-    *((name, build) for name in WRITES for build in (nothing, Path.mkdir, build_warehouse)),
+S3 = "s3a://bucket/prefix"
+#: Right places: what is built at `given`, and commands that continue with it or with a URL.
+RIGHT: list[tuple[Callable[[Path], None], str]] = [
+    *((build, f"{name} given") for name in SOURCE for build in (build_journal, build_warehouse)),
+    (build_journal, f"run --journal given --warehouse {NEW}"),
+    *(
+        (build, f"run --journal {JOURNAL} --warehouse given")
+        for build in (nothing, Path.mkdir, build_warehouse)
+    ),
+    *((nothing, f"{name} {S3}") for name in SOURCE),
+    (nothing, f"run --journal {S3} --warehouse {NEW}"),
+    (nothing, f"run --journal {JOURNAL} --warehouse {S3}"),
+    (nothing, "run --journal s3://b/j --warehouse s3a://b/journal"),
+    (nothing, f"run --journal {JOURNAL} --warehouse {JOURNAL}-tables"),
 ]
 
 
-@pytest.mark.parametrize(("name", "build"), RIGHT)
+@pytest.mark.parametrize(("build", "arguments"), RIGHT)
 def test_a_right_path_starts_the_engine(
-    home: Path, name: str, build: Callable[[Path], None]
+    home: Path, build: Callable[[Path], None], arguments: str
 ) -> None:
     build(home / "given")
-    command, arguments = COMMANDS[name]
-    result = call(command, arguments.format("given"))
+    command = pipeline if arguments.startswith("run") else sqs_heartbeat
+    result = call(command, arguments)
     assert isinstance(result.exception, StartedError), result.output
-
-
-@pytest.mark.parametrize("name", LOOKS)
-def test_a_journal_that_was_just_begun_has_no_events_yet(home: Path, name: str) -> None:
-    just_begun(home / "given")
-    command, arguments = COMMANDS[name]
-    assert_one_line(call(command, arguments.format("given")), FOUND, "has no events yet")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -349,44 +360,6 @@ def test_on_a_cluster_a_path_without_a_scheme_is_left_to_spark(
     command, arguments = COMMANDS[name]
     result = call(command, arguments.format(path))
     assert isinstance(result.exception, SystemExit if is_looked_at else StartedError)
-
-
-@pytest.mark.parametrize("name", [*SOURCE, *READS[:-1], *WRITES])
-def test_a_url_is_left_to_the_engine(home: Path, name: str) -> None:
-    command, arguments = COMMANDS[name]
-    result = call(command, arguments.format("s3a://bucket/prefix"))
-    assert isinstance(result.exception, StartedError), result.output
-
-
-#: Without the days that are asked for.
-OF_DAYS = [name for name in LOOKS if name != "tune"]
-
-
-@pytest.mark.parametrize("name", OF_DAYS)
-def test_days_without_events_are_status_1(home: Path, name: str) -> None:
-    command, arguments = COMMANDS[name]
-    result = call(command, [*arguments.format(JOURNAL).split(), *LATER])
-    assert_one_line(result, FOUND, "has no ")
-    assert list(home.iterdir()) == [home / JOURNAL]
-
-
-def test_days_without_rows_in_a_warehouse_are_status_1(home: Path) -> None:
-    build_warehouse(home / "given")
-    command, arguments = COMMANDS["report"]
-    result = call(command, [*arguments.format("given").split(), *LATER])
-    assert_one_line(result, FOUND, "has no rows from 2027-01-01: its days are 2026-03-14")
-
-
-def test_a_warehouse_without_a_row_is_status_1(home: Path) -> None:
-    build_warehouse(home / "given")
-    for day in (home / "given").glob("*/dt=*"):
-        (day / "part-0.parquet").unlink()
-        day.rmdir()
-    command, arguments = COMMANDS["report"]
-    result = call(command, arguments.format("given"))
-    assert_one_line(result, FOUND, "'given' has no rows: its tables are empty")
-    result = call(command, [*arguments.format("given").split(), "--to", "2020-01-01"])
-    assert_one_line(result, FOUND, "'given' has no rows up to 2020-01-01: its tables are empty")
 
 
 #: By kind: what `--out` is, and the error before anything is read.

@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.leases.events import DUE_LATER, SENT_AGAIN
 from celery_sqs_heartbeat.leases.message import GROUP_STOPPED
-from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
-from celery_sqs_heartbeat.pipeline.tables.workers import missing
+from celery_sqs_heartbeat.pipeline.schema import REPORTED
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 Rows = Sequence[Mapping[str, Any]]
@@ -38,8 +35,126 @@ CURVES = 6
 MINUTE_US = 60_000_000
 
 _EPOCH, _DAY_US = datetime.date(1970, 1, 1), 86_400_000_000
-_GROUP = ("queue", "grp")
-_CALL_SUMS = ("calls", "entries", "failed", "cost_usd", "saved_usd")
+
+#: Each query by its name. Names in braces are tables and the values of `ask`.
+_QUERIES = {
+    "overview": """
+        SELECT count(*) AS attempts, count(DISTINCT wid) AS workers,
+            count(DISTINCT queue) AS queues, count(DISTINCT task) AS tasks,
+            count(started) AS started, min(received) AS begin, max(last_event) AS `end`,
+            sum(extensions) AS extensions, sum(failures) AS failures,
+            (SELECT count(*) FROM (SELECT DISTINCT xxhash64(msg) FROM {attempts})) AS messages
+        FROM {attempts}""",
+    # Running attempts whose task has not started are waiting. Released ones that SQS keeps until
+    # their tasks are due are parked.
+    "ends": """
+        SELECT CASE WHEN ended_as = 'running' AND started IS NULL THEN 'waiting'
+            WHEN ended_as = 'released' AND cause = {due_later} THEN 'parked'
+            ELSE ended_as END AS ended_as, count(*) AS attempts
+        FROM {attempts} GROUP BY 1 ORDER BY 2 DESC, 1""",
+    # By queue, and by why no task started in a receive: null if one did. Receives whose task may
+    # still start are left out, and so are those before the first day that was read.
+    "receives": """
+        WITH seen AS (
+            SELECT queue, CASE WHEN wait_us IS NOT NULL THEN NULL
+                WHEN received_as = 'finished' THEN 'finished'
+                WHEN started IS NOT NULL THEN 'redelivered'
+                WHEN ended_as IN ('released', 'lapsed') OR cause = {sent_again}
+                    THEN coalesce(cause, 'other')
+                ELSE ended_as END AS why
+            FROM {attempts} WHERE ended_as != 'running' OR started IS NOT NULL),
+        messages AS (
+            SELECT queue, max(rc) - min(rc) + 1 - count(DISTINCT rc)
+                + CASE WHEN coalesce(min(first) >= {begin}, {reads_all}) THEN min(rc) - 1 ELSE 0 END
+                AS unseen
+            FROM {attempts} GROUP BY queue, xxhash64(msg)),
+        sums AS (
+            SELECT queue, why, count(*) AS receives FROM seen GROUP BY queue, why
+            UNION ALL SELECT queue, {in_no_journal}, sum(unseen) FROM messages
+            GROUP BY queue HAVING sum(unseen) > 0)
+        SELECT *, receives / sum(receives) OVER (PARTITION BY queue) AS share FROM sums
+        ORDER BY queue, receives DESC, why""",
+    "days": "SELECT DISTINCT dt FROM {workers} ORDER BY dt",
+    # Lines that a worker wrote before the first day that was read are not missing.
+    "workers": """
+        WITH lives AS (
+            SELECT max(stopped) AS stopped, sum(late_count) AS late_count, min(dt) AS begun,
+                max(last_seq) - min(first_seq) + 1 - sum(lines) AS missing,
+                min(first_seq) - 1 AS before
+            FROM {workers} GROUP BY wid)
+        SELECT count(*) AS starts, count(stopped) AS stopped, sum(missing) AS missing,
+            sum(CASE WHEN begun > {first_day} THEN before END) AS before,
+            sum(late_count) AS late_count
+        FROM lives""",
+    "causes": """
+        SELECT cause, count(*) AS pairs, sum(overlap_us) AS overlap_us,
+            count_if(both_succeeded) AS both_succeeded
+        FROM {duplicates} GROUP BY cause ORDER BY pairs DESC, cause""",
+    "duplicates": """
+        SELECT * FROM {duplicates}
+        ORDER BY overlap_us DESC, second_started, second_rc, queue, msg LIMIT {shown}""",
+    # A message behind another one has no promised time: it returns when its group continues.
+    "recoveries": """
+        SELECT queue, ended_as, count(*) AS attempts, count_if(is_censored) AS censored,
+            count_if(is_dead_letter) AS dead_letters, avg(promised_us) AS promised_us,
+            avg(CASE WHEN NOT is_censored THEN recovery_us END) AS recovery_us,
+            max(CASE WHEN NOT is_censored THEN recovery_us END) AS longest_us
+        FROM {recoveries} WHERE NOT cause <=> {group_stopped}
+        GROUP BY queue, ended_as ORDER BY attempts DESC, queue, ended_as LIMIT {queues}""",
+    "slowest": """
+        SELECT * FROM {recoveries} WHERE NOT cause <=> {group_stopped}
+        ORDER BY excess_us DESC, failed, rc, queue, msg LIMIT {shown}""",
+    "grouped": """
+        SELECT count(*) AS receives, count(grp) AS with_group
+        FROM {attempts} WHERE endswith(queue, '.fifo')""",
+    "stop_sums": """
+        SELECT count(DISTINCT queue, grp) AS groups, count(*) AS stops FROM {group_stops}""",
+    # Each group with its worst message.
+    "stopped_groups": """
+        SELECT queue, grp, count(*) AS stops, sum(seconds) AS seconds, max(seconds) AS longest,
+            sum(waiting) AS waiting, count_if(outcome = 'dead letter') AS dead_letters,
+            min_by(msg, struct(-seconds, msg)) AS msg, min_by(task, struct(-seconds, msg)) AS task
+        FROM {group_stops} GROUP BY queue, grp ORDER BY seconds DESC, queue, grp LIMIT {shown}""",
+    "group_stops": """
+        SELECT * FROM {group_stops}
+        ORDER BY seconds DESC, stopped_at, grp, queue, msg LIMIT {shown}""",
+    # The histograms of the tasks that took the most time.
+    "durations": """
+        WITH top AS (
+            SELECT queue AS of_queue, task AS of_task, sum(sum_us) AS total_us
+            FROM {durations} WHERE measure = 'run'
+            GROUP BY queue, task ORDER BY total_us DESC, queue, task LIMIT {tasks})
+        SELECT /*+ BROADCAST(top) */ total_us, queue, task, measure, vt, bin,
+            sum(spans) AS spans, sum(censored) AS censored
+        FROM {durations} JOIN top ON queue = of_queue AND task <=> of_task
+        WHERE measure IN ('run', 'wait')
+        GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY total_us DESC, queue, task, bin""",
+    # A few hundred steps in total. Minutes without a row count as 0 in a step's mean.
+    "in_flight": """
+        WITH ends AS (
+            SELECT min(minute) AS begin,
+                ceil(((max(minute) - min(minute)) / {minute} + 1) / {points}) AS per_step
+            FROM {in_flight}),
+        top AS (
+            SELECT queue, max(peak) AS top FROM {in_flight}
+            GROUP BY queue ORDER BY top DESC, queue LIMIT {curves})
+        SELECT /*+ BROADCAST(top), BROADCAST(ends) */ top, queue, per_step * {minute} AS step_us,
+            minute - (minute - begin) % (per_step * {minute}) AS `at`, max(peak) AS peak,
+            sum(mean) / per_step AS mean, max(quota_share) AS quota_share, max(slots) AS slots
+        FROM {in_flight} JOIN top USING (queue) CROSS JOIN ends
+        GROUP BY 1, 2, per_step, 4 ORDER BY top DESC, queue, `at`""",
+    "calls": """
+        SELECT queue, kind, sum(calls) AS calls, sum(entries) AS entries, sum(failed) AS failed,
+            sum(cost_usd) AS cost_usd, sum(saved_usd) AS saved_usd
+        FROM {calls} GROUP BY queue, kind ORDER BY cost_usd DESC, queue, kind""",
+    # The newest ones.
+    "recommendations": """
+        SELECT * FROM {recommendations} WHERE dt = (SELECT max(dt) FROM {recommendations})
+        ORDER BY messages DESC, queue, task NULLS FIRST, calls_per_1000, rank""",
+    "rejects": """
+        SELECT reason, file, sum(lines) AS lines FROM {rejects}
+        GROUP BY reason, file ORDER BY lines DESC, file, reason LIMIT {shown}""",
+}
 
 
 def collect(
@@ -50,266 +165,38 @@ def collect(
     Args:
         progress: Is called with the step, in a few words.
     """
-
-    def table(which: Table) -> DataFrame:
-        return warehouse.read(which, span.first, span.last)
-
-    attempts, workers = table(schema.ATTEMPTS), table(schema.WORKERS)
-    duplicates, stops = table(schema.DUPLICATES), table(schema.GROUP_STOPS)
-    # A message behind another one has no promised time: it returns when its group continues.
-    recoveries = table(schema.RECOVERIES).where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
-    queries: dict[str, Callable[[], DataFrame]] = {
-        "overview": lambda: _overview(attempts),
-        "ends": lambda: _ends(attempts),
-        "receives": lambda: receives(attempts, span.first),
-        "days": lambda: workers.select(PARTITION).distinct().orderBy(PARTITION),
-        "workers": lambda: worker_sums(workers, span.first),
-        "causes": lambda: _causes(duplicates),
-        "duplicates": lambda: _top(
-            duplicates, F.desc("overlap_us"), F.col("second_started"), F.col("second_rc")
-        ),
-        "recoveries": lambda: _recovery_sums(recoveries),
-        "slowest": lambda: _top(
-            recoveries, F.desc_nulls_last("excess_us"), F.col("failed"), F.col("rc")
-        ),
-        "grouped": lambda: _grouped(attempts),
-        "stop_sums": lambda: _stop_sums(stops),
-        "stopped_groups": lambda: _stopped_groups(stops),
-        "group_stops": lambda: _top(stops, F.desc("seconds"), F.col("stopped_at"), F.col("grp")),
-        "durations": lambda: _durations(table(schema.DURATIONS)),
-        "in_flight": lambda: _in_flight(table(schema.IN_FLIGHT)),
-        "calls": lambda: _calls(table(schema.CALLS)),
-        "recommendations": lambda: _latest(table(schema.RECOMMENDATIONS)),
-        "rejects": lambda: _rejects(table(schema.REJECTS)),
-    }
+    tables = {each.name: warehouse.read(each, span.first, span.last) for each in REPORTED}
     progress("querying the tables")
     # While one query is planned, another one uses the other core.
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = threads.map(
-            lambda query: [row.asDict() for row in query().collect()], queries.values()
-        )
-        return dict(zip(queries, found, strict=True))
+        found = threads.map(lambda name: ask(name, tables, span.first), _QUERIES)
+        return dict(zip(_QUERIES, found, strict=True))
 
 
-def _top(frame: DataFrame, *order: Column) -> DataFrame:
-    """Return the first rows. The message decides the order of otherwise equal rows."""
-    return frame.orderBy(*order, "queue", "msg").limit(SHOWN)
-
-
-def _overview(attempts: DataFrame) -> DataFrame:
-    """Return the number of attempts, messages, workers and so on, and when they were."""
-    messages = attempts.select(F.xxhash64("msg")).distinct().agg(F.count("*").alias("messages"))
-    sums = attempts.agg(
-        F.count("*").alias("attempts"),
-        F.countDistinct("wid").alias("workers"),
-        F.countDistinct("queue").alias("queues"),
-        F.countDistinct("task").alias("tasks"),
-        F.count("started").alias("started"),
-        F.min("received").alias("begin"),
-        F.max("last_event").alias("end"),
-        F.sum("extensions").alias("extensions"),
-        F.sum("failures").alias("failures"),
-    )
-    return sums.crossJoin(messages)
-
-
-def _ends(attempts: DataFrame) -> DataFrame:
-    """Return how attempts ended, and their share.
-
-    Running attempts whose task has not started count as `waiting`. Released ones that SQS keeps
-    until their tasks are due count as `parked`.
-    """
-    is_waiting = (F.col("ended_as") == "running") & F.col("started").isNull()
-    is_parked = (F.col("ended_as") == "released") & (F.col("cause") == DUE_LATER)
-    ended_as = F.when(is_waiting, "waiting").when(is_parked, "parked").otherwise(F.col("ended_as"))
-    counts = attempts.groupBy(ended_as.alias("ended_as")).agg(F.count("*").alias("attempts"))
-    return counts.orderBy(F.desc("attempts"), "ended_as")
-
-
-def receives(attempts: DataFrame, first: datetime.date | None) -> DataFrame:
-    """Return the receives by queue, and by why no task started in them: null if one did.
-
-    Receives whose task may still start are left out. A receive is `IN_NO_JOURNAL` if only the
-    message's receive count shows it.
+def ask(name: str, tables: Mapping[str, DataFrame], first: datetime.date | None) -> Rows:
+    """Return the rows of one query.
 
     Args:
-        first: The first day that was read; None for all. Receives before it are left out, too.
+        tables: At least the tables that it reads, by name.
+        first: The first day that was read; None for all.
     """
-    is_kept = F.col("started").isNotNull()
-    is_back = F.col("ended_as").isin("released", "lapsed") | (F.col("cause") == SENT_AGAIN)
-    why = (
-        F.when(F.col("wait_us").isNotNull(), None)
-        .when(F.col("received_as") == "finished", "finished")
-        .when(is_kept, "redelivered")
-        .when(is_back, F.coalesce("cause", F.lit("other")))
-        .otherwise(F.col("ended_as"))
-    )
-    seen = attempts.where((F.col("ended_as") != "running") | is_kept)
-    by_message = attempts.groupBy("queue", F.xxhash64("msg")).agg(
-        F.min("rc").alias("least"),
-        (F.max("rc") - F.min("rc") + 1 - F.count_distinct("rc")).alias("between"),
-        F.min("first").alias("first"),
-    )
-    begin = 0 if first is None else (first - _EPOCH).days * _DAY_US
-    is_covered = F.coalesce(F.col("first") >= begin, F.lit(first is None))
-    unseen = F.col("between") + F.when(is_covered, F.col("least") - 1).otherwise(0)
-    return (
-        seen.groupBy("queue", why.alias("why"))
-        .agg(F.count("*").alias("receives"))
-        .unionByName(
-            by_message.groupBy("queue")
-            .agg(F.sum(unseen).alias("receives"))
-            .where("receives > 0")
-            .withColumn("why", F.lit(IN_NO_JOURNAL))
-        )
-        .orderBy("queue", F.desc("receives"), "why")
-    )
-
-
-def worker_sums(workers: DataFrame, first: datetime.date | None) -> DataFrame:
-    """Return sums over the workers.
-
-    Args:
-        first: The first day that was read; None for all. Lines that a worker wrote before it are
-            not missing.
-    """
-    lives = workers.groupBy("wid").agg(
-        F.max("stopped").alias("stopped"),
-        missing().alias("missing"),
-        F.sum("late_count").alias("late_count"),
-        (F.min("first_seq") - 1).alias("before"),
-        F.min(PARTITION).alias("begun"),
-    )
-    is_begun = F.lit(True) if first is None else F.col("begun") > F.lit(first)
-    return lives.agg(
-        F.count("*").alias("starts"),
-        F.count("stopped").alias("stopped"),
-        F.sum("missing").alias("missing"),
-        F.sum(F.when(is_begun, F.col("before"))).alias("before"),
-        F.sum("late_count").alias("late_count"),
-    )
-
-
-def _causes(duplicates: DataFrame) -> DataFrame:
-    """Return the duplicates by root cause."""
-    sums = duplicates.groupBy("cause").agg(
-        F.count("*").alias("pairs"),
-        F.sum("overlap_us").alias("overlap_us"),
-        F.count_if("both_succeeded").alias("both_succeeded"),
-    )
-    return sums.orderBy(F.desc("pairs"), "cause")
-
-
-def _recovery_sums(recoveries: DataFrame) -> DataFrame:
-    """Return recovery times by queue and end."""
-    is_known = ~F.col("is_censored")
-    return (
-        recoveries.groupBy("queue", "ended_as")
-        .agg(
-            F.count("*").alias("attempts"),
-            F.count_if("is_censored").alias("censored"),
-            F.count_if("is_dead_letter").alias("dead_letters"),
-            F.avg(F.when(is_known, F.col("recovery_us"))).alias("recovery_us"),
-            F.max(F.when(is_known, F.col("recovery_us"))).alias("longest_us"),
-            F.avg("promised_us").alias("promised_us"),
-        )
-        .orderBy(F.desc("attempts"), "queue", "ended_as")
-        .limit(QUEUES)
-    )
-
-
-def _grouped(attempts: DataFrame) -> DataFrame:
-    """Return the number of receives from FIFO queues, and how many of them have a group."""
-    return attempts.where(F.col("queue").endswith(".fifo")).agg(
-        F.count("*").alias("receives"), F.count("grp").alias("with_group")
-    )
-
-
-def _stop_sums(stops: DataFrame) -> DataFrame:
-    """Return the number of stops, and of stopped groups."""
-    by_group = stops.groupBy(*_GROUP).agg(F.count("*").alias("stops"))
-    return by_group.agg(F.count("*").alias("groups"), F.sum("stops").alias("stops"))
-
-
-def _stopped_groups(stops: DataFrame) -> DataFrame:
-    """Return the groups that were stopped the longest, each with its worst message."""
-    worst = Window.partitionBy(*_GROUP).orderBy(F.desc("seconds"), "msg")
-    return (
-        stops.withColumn("place", F.row_number().over(worst))
-        .groupBy(*_GROUP)
-        .agg(
-            F.count("*").alias("stops"),
-            F.sum("seconds").alias("seconds"),
-            F.max("seconds").alias("longest"),
-            F.sum("waiting").alias("waiting"),
-            F.count_if(F.col("outcome") == "dead letter").alias("dead_letters"),
-            *(F.max(F.when(F.col("place") == 1, F.col(n))).alias(n) for n in ("msg", "task")),
-        )
-        .orderBy(F.desc("seconds"), *_GROUP)
-        .limit(SHOWN)
-    )
-
-
-def _durations(durations: DataFrame) -> DataFrame:
-    """Return the histograms of the tasks that took the most time, and that time as `total_us`."""
-    of_task = (F.col("all.queue") == F.col("top.queue")) & F.col("all.task").eqNullSafe(
-        F.col("top.task")
-    )
-    total = durations.where(F.col("measure") == "run").groupBy("queue", "task")
-    top = total.agg(F.sum("sum_us").alias("total_us")).orderBy(F.desc("total_us"), "queue", "task")
-    shown = durations.where(F.col("measure").isin("run", "wait"))
-    return (
-        shown.alias("all")
-        .join(F.broadcast(top.limit(TASKS)).alias("top"), of_task)
-        .groupBy("total_us", "all.queue", "all.task", "measure", "vt", "bin")
-        .agg(F.sum("spans").alias("spans"), F.sum("censored").alias("censored"))
-        .orderBy(F.desc("total_us"), "queue", "task", "bin")
-    )
-
-
-def _in_flight(in_flight: DataFrame) -> DataFrame:
-    """Return peak and mean by queue and step: a few hundred steps in total.
-
-    Minutes without a row count as 0 in a step's mean. `step_us` is the step's length.
-    """
-    ends = in_flight.agg(F.min("minute").alias("begin"), F.max("minute").alias("end")).withColumn(
-        "per_step", F.ceil(((F.col("end") - F.col("begin")) / MINUTE_US + 1) / POINTS)
-    )
-    step_us = F.col("per_step") * MINUTE_US
-    since = F.col("minute") - F.col("begin")
-    top = in_flight.groupBy("queue").agg(F.max("peak").alias("top"))
-    return (
-        in_flight.join(F.broadcast(top.orderBy(F.desc("top"), "queue").limit(CURVES)), "queue")
-        .crossJoin(F.broadcast(ends))
-        .withColumn("step_us", step_us)
-        .groupBy(
-            "queue", "top", "per_step", "step_us", (F.col("minute") - since % step_us).alias("at")
-        )
-        .agg(
-            F.max("peak").alias("peak"),
-            (F.sum("mean") / F.col("per_step")).alias("mean"),
-            F.max("quota_share").alias("quota_share"),
-            F.max("slots").alias("slots"),
-        )
-        .orderBy(F.desc("top"), "queue", "at")
-    )
-
-
-def _calls(calls: DataFrame) -> DataFrame:
-    """Return calls by queue and kind."""
-    sums = [F.sum(name).alias(name) for name in _CALL_SUMS]
-    return calls.groupBy("queue", "kind").agg(*sums).orderBy(F.desc("cost_usd"), "queue", "kind")
-
-
-def _latest(recommendations: DataFrame) -> DataFrame:
-    """Return the newest recommendations."""
-    newest = recommendations.agg(F.max(PARTITION).alias(PARTITION))
-    return recommendations.join(F.broadcast(newest), PARTITION).orderBy(
-        F.desc("messages"), "queue", F.asc_nulls_first("task"), "calls_per_1000", "rank"
-    )
-
-
-def _rejects(rejects: DataFrame) -> DataFrame:
-    """Return the files with the most rejects."""
-    sums = rejects.groupBy("reason", "file").agg(F.sum("lines").alias("lines"))
-    return sums.orderBy(F.desc("lines"), "file", "reason").limit(SHOWN)
+    values: dict[str, Any] = {
+        "reads_all": first is None,
+        "first_day": str(first or datetime.date.min),
+        "begin": 0 if first is None else (first - _EPOCH).days * _DAY_US,
+        "due_later": DUE_LATER,
+        "sent_again": SENT_AGAIN,
+        "group_stopped": GROUP_STOPPED,
+        "in_no_journal": IN_NO_JOURNAL,
+        "shown": SHOWN,
+        "queues": QUEUES,
+        "tasks": TASKS,
+        "points": POINTS,
+        "curves": CURVES,
+        "minute": MINUTE_US,
+    }
+    query = _QUERIES[name]
+    read = {name: table for name, table in tables.items() if f"{{{name}}}" in query}
+    values.update(read)
+    spark = next(iter(read.values())).sparkSession
+    return [row.asDict() for row in spark.sql(query, **values).collect()]

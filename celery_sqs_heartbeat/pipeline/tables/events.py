@@ -1,4 +1,4 @@
-"""Turns the journal's lines into events, each once and on one clock, and counts the other lines.
+"""The tables that are made of the journal's lines: events, rejects, workers and calls.
 
 **Once.** A line may exist twice, because it was uploaded twice or its segment exists both open and
 closed. A worker numbers its lines, so both are one event. To find copies, all lines would have to
@@ -10,6 +10,10 @@ workers share. If the message was never received before, that is the time of thi
 worker's clock at the answer, minus that time, is how far the clock is ahead, plus the few
 milliseconds that the answer took. This needs no message that two workers saw, and is more accurate
 than comparing two workers' clocks.
+
+**A row for each worker and day** depends only on that day's lines. So a run makes it from the days
+that it reads, and rows of several days can be combined: the smallest `first_seen`, the largest
+`last_seen`, the sum of `lines`.
 """
 
 from __future__ import annotations
@@ -23,14 +27,22 @@ from functools import reduce
 from operator import xor
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.journal.fields import (
+    CALLED,
+    KEEPER_LATE,
+    RECEIVED,
+    VERSION,
+    WORKER_STARTED,
+    WORKER_STOPPED,
+)
 from celery_sqs_heartbeat.journal.fields import EVENTS as KINDS
-from celery_sqs_heartbeat.journal.fields import VERSION
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, frame_of, shape
+from celery_sqs_heartbeat.leases.lease import SQS
+from celery_sqs_heartbeat.pipeline.schema import CALLS, EVENTS, PARTITION, REJECTS, WORKERS
+from celery_sqs_heartbeat.pipeline.spark import day_of, frame_of, shape, us_of
 
 #: The columns that lines have in addition to the fields of events: the text of a line that is no
 #: JSON object, the segment's path, its folder's day, and whether this stands for a torn segment.
@@ -53,6 +65,27 @@ _NUMBER = ["wid", "seq"]
 _REQUIRED = ("ts", "seq", "ev", "wid")
 _TORN_SEGMENT, _CORRUPT_LINE = "torn segment", "corrupt line"
 _REASONS = (_TORN_SEGMENT, _CORRUPT_LINE, "unknown version", "unknown event")
+
+#: The columns that come only from a worker's first line.
+TOLD_AT_START = ("host", "pid", "node", "pool", "concurrency", "settings", "versions")
+
+_PACKAGE = "celery-sqs-heartbeat"
+#: A request to a standard queue: $0.40 per million, up to 100 billion a month, in us-east-1
+#: (list price of Amazon SQS). The free first million of each month is ignored.
+_STANDARD_USD = 0.40 / 1_000_000
+#: A request to a FIFO queue, likewise.
+_FIFO_USD = 0.50 / 1_000_000
+
+#: The columns of an entry of a call, besides its `kind` and its `parts` of the call.
+_CALLER = (PARTITION, "queue", "wid", "err")
+_RELEASES = ("message-released", "message-lapsing")
+_DELETES = ("message-deleted", "delete-failed", "delete-abandoned")
+#: Calls are counted in this many parts. An entry's share of a call of 1 to 10 entries is a whole
+#: number of parts, so the sum is exact in any order.
+_CALL_PARTS = 2520
+#: Messages that were requested within this time, in microseconds, belong to one receive: each line
+#: rounds the same moment on its own. A worker's next receive comes after the answer.
+_ONE_RECEIVE_US = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +245,88 @@ def _is_wanted(day: str) -> Column:
     return F.coalesce(F.col(day) >= F.col(FIRST), F.lit(True)) & F.coalesce(
         F.col(day) <= F.col(LAST), F.lit(True)
     )
+
+
+def workers_of(events: DataFrame) -> DataFrame:
+    """Return a row for each worker and day with a line of it."""
+    ev, ts, seq = F.col("ev"), F.col("ts"), F.col("seq")
+    late = F.when(ev == KEEPER_LATE, F.col("late_us"))
+    days = events.groupBy("wid", PARTITION).agg(
+        F.min(ts).alias("first_seen"),
+        F.max(ts).alias("last_seen"),
+        F.max(F.when(ev == WORKER_STOPPED, ts)).alias("stopped"),
+        F.count(seq).alias("lines"),
+        F.min(seq).alias("first_seq"),
+        F.max(seq).alias("last_seq"),
+        F.count(late).alias("late_count"),
+        F.max(late).alias("late_max_us"),
+    )
+    starts = events.where(ev == WORKER_STARTED).select("wid", PARTITION, *TOLD_AT_START)
+    return shape(days.join(starts, ["wid", PARTITION], "left"), WORKERS)
+
+
+def with_reported(workers: DataFrame, earlier: DataFrame) -> DataFrame:
+    """Fill in the facts of the workers' starts, including starts on an earlier day."""
+    told = earlier.groupBy("wid").agg(*(F.any_value(n, True).alias(n) for n in TOLD_AT_START))
+    return workers.drop(*TOLD_AT_START).join(told, "wid", "left").select(*WORKERS.names)
+
+
+def data_end(workers: DataFrame) -> DataFrame:
+    """Return one row with `data_end`: the last line of any worker."""
+    return workers.agg(F.max("last_seen").alias("data_end"))
+
+
+def missing() -> Column:
+    """Return the aggregate of one worker's rows with the number of lines in its gaps."""
+    return F.max("last_seq") - F.min("first_seq") + 1 - F.sum("lines")
+
+
+def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:
+    """Return the calls by day, queue, version and kind.
+
+    An entry counts as its share of its batch, so each call counts once.
+    """
+    ev = F.col("ev")
+    kind = F.when(ev.isin(*_RELEASES), "release").when(ev.isin(*_DELETES), "delete")
+    parts = (F.lit(_CALL_PARTS) / F.greatest("batch", F.lit(1))).cast("bigint")
+    answers = events.where(ev.isin(*CALLED) & F.col("batch").isNotNull()).select(
+        *_CALLER, kind.otherwise("extend").alias("kind"), parts.alias("parts")
+    )
+    versions = workers.groupBy("wid").agg(F.max(F.col("versions")[_PACKAGE]).alias("version"))
+    by_version = (
+        answers.unionByName(_receives(events))
+        .groupBy(PARTITION, "queue", "wid", "kind")
+        .agg(
+            F.sum("parts").alias("parts"),
+            F.count("*").alias("entries"),
+            F.count("err").alias("failed"),
+        )
+        .join(F.broadcast(versions), "wid", "left")
+        .groupBy(PARTITION, "queue", "version", "kind")
+        .agg(*(F.sum(name).alias(name) for name in ("parts", "entries", "failed")))
+        .withColumn("calls", F.col("parts") / F.lit(_CALL_PARTS))
+    )
+    price = F.when(F.col("queue").endswith(".fifo"), _FIFO_USD).otherwise(_STANDARD_USD)
+    saved = F.when(F.col("kind") == "receive", 0).otherwise(F.col("entries") - F.col("calls"))
+    priced = by_version.withColumns(
+        {"cost_usd": F.col("calls") * price, "saved_usd": saved * price}
+    )
+    return shape(priced, CALLS)
+
+
+def _receives(events: DataFrame) -> DataFrame:
+    """Return the received messages. The first one of each call has all of the call's parts.
+
+    A lease counts from the moment when its receive was requested, which identifies the call. If a
+    line does not have it, the message counts as a tenth of a call: no call returns more than ten.
+    """
+    asked = F.col("mono") + F.col("slack_us") - us_of(F.col("vt"))
+    in_order = Window.partitionBy(PARTITION, "queue", "wid").orderBy("asked")
+    is_same = F.col("asked") - F.lag("asked").over(in_order) <= _ONE_RECEIVE_US
+    parts = (
+        F.when(F.col("asked").isNull(), _CALL_PARTS // SQS.most_entries)
+        .when(F.coalesce(is_same, F.lit(False)), 0)
+        .otherwise(_CALL_PARTS)
+    )
+    received = events.where(F.col("ev").isin(*RECEIVED)).select(*_CALLER, asked.alias("asked"))
+    return received.select(*_CALLER, F.lit("receive").alias("kind"), parts.alias("parts"))

@@ -1,4 +1,4 @@
-"""Collects evidence about the lease of each pair's first execution, for `cause_rules`.
+"""Collects evidence about the lease of each pair's first execution, for its cause.
 
 The calls for a lease are read twice: first for the last extension in time, then for the outcomes of
 later calls. So no pair has a list of its calls, of which there may be thousands, and only the
@@ -30,10 +30,15 @@ from celery_sqs_heartbeat.leases.events import REFUSALS, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.pipeline.spark import frame_of, us_of
 from celery_sqs_heartbeat.pipeline.tables.attempts import SILENT_US
-from celery_sqs_heartbeat.pipeline.tables.cause_rules import SLOW_PART, TOLERANCE_US
-from celery_sqs_heartbeat.pipeline.tables.shaping import frame_of, us_of
-from celery_sqs_heartbeat.pipeline.tables.workers import missing
+from celery_sqs_heartbeat.pipeline.tables.events import missing
+
+#: Uncertainty because of clocks and the time that an answer takes, in microseconds.
+TOLERANCE_US = 1_000_000
+#: A call that takes this part of the visibility timeout is slow. It is half of the default
+#: threshold.
+SLOW_PART = 1 / 6
 
 #: Errors that SQS itself answered, such as HTTP 429, 503 and 500.
 _ERRORS = (Outcome.THROTTLED.value, Outcome.FAILED.value, Outcome.UNSURE.value)
@@ -63,7 +68,7 @@ class _Hole(NamedTuple):
 def with_evidence(
     pairs: DataFrame, events: DataFrame, workers: DataFrame, rejects: DataFrame
 ) -> DataFrame:
-    """Add to each pair everything that `cause_rules` needs.
+    """Add to each pair everything that the rules of `duplicates` need.
 
     Args:
         pairs: Read several times, so this must be cheap.

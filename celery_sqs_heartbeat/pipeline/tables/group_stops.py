@@ -18,10 +18,9 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.leases.events import DUE_LATER, UNDELIVERABLE
 from celery_sqs_heartbeat.leases.message import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.cause_rules import ENDED_RELEASES
-from celery_sqs_heartbeat.pipeline.tables.recoveries import FRUITLESS
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, frame_of, having, shape, us_of
-from celery_sqs_heartbeat.pipeline.tables.workers import data_end
+from celery_sqs_heartbeat.pipeline.spark import day_of, frame_of, having, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.attempts import ENDED_RELEASES, FRUITLESS
+from celery_sqs_heartbeat.pipeline.tables.events import data_end
 
 #: Causes for which a worker releases a message that has not failed.
 _ORDERLY = (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.pipeline import session
+from celery_sqs_heartbeat.pipeline import spark as spark_module
 from celery_sqs_heartbeat.pipeline.faults import PipelineError
-from celery_sqs_heartbeat.pipeline.session import is_out_of_reach, new_session, spark_path
+from celery_sqs_heartbeat.pipeline.spark import is_out_of_reach, new_session, spark_path
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 EVERYWHERE = {"spark.sql.session.timeZone", "spark.sql.sources.partitionOverwriteMode"}
@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
         monkeypatch.delenv(name, raising=False)
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "as it was")
-    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
+    monkeypatch.setattr(spark_module, "SparkSession", SimpleNamespace(builder=Builder()))
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "21", "21.0.1")))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     return settings
