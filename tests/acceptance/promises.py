@@ -54,10 +54,10 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "the message is released when the process is dead, even if its task ignores SIGTERM": [
         "+test_unusual_ends.py::test_a_message_is_released_only_after_its_overdue_process_has_died",
     ],
-    "kombu 5.7 deletes the message instead, and the task is gone": [
+    "kombu 5.7 deletes the message, and the task is gone": [
         "+test_failing_tasks.py::test_a_stock_worker_deletes_what_fails_if_the_queue_has_no_redrive_policy",
     ],
-    "becomes visible again after a delay that the first of [five rules]": [
+    "The first of [five rules]": [
         "test_deciding_tasks.py::test_a_task_that_releases_its_message_gets_it_after_the_delay_and_has_not_failed",
         "test_deciding_tasks.py::test_the_delay_that_a_task_has_set_counts_for_its_later_error[error]",
         "+test_deciding_tasks.py::test_the_delay_that_a_task_has_set_counts_for_its_later_error",
@@ -127,7 +127,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "+test_queues.py::test_a_queue_added_at_run_time_has_leases_even_for_a_task_that_runs_after_it_is_cancelled",
         "test_settings.py::test_a_task_that_opted_out_is_not_extended",
     ],
-    "If a setting is wrong, the worker lists every fault": [
+    "If settings are wrong, the worker lists every fault": [
         "test_settings.py::test_bad_settings_are_listed_in_one_error_and_the_worker_exits",
         "test_settings.py::test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_error",
         "+test_settings.py::test_a_pool_that_can_not_do_what_is_set_is_named_at_the_start",
@@ -149,7 +149,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_readiness.py::test_an_unreachable_sqs_makes_a_worker_unready_but_no_restart_would_help_it",
         "test_status_page.py::test_the_page_shows_leases_and_how_they_end_and_what_is_wrong",
     ],
-    "or the worker's event loop stalls": [
+    "the worker starts no tasks and settles nothing; its leases are kept": [
         "+test_readiness.py::test_a_stalled_loop_is_reported_and_its_message_is_held",
     ],
     "Why does a worker stop receiving after a network failure?": [
@@ -162,7 +162,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "the pool takes no tasks: the worker is broken": [
         "+test_readiness.py::test_a_worker_whose_pool_takes_no_task_exits_with_an_error_and_releases_its_messages",
     ],
-    "most likely, its body is not a Celery message": [
+    "most likely not a Celery message": [
         "+test_foreign_messages.py::test_malformed_messages_become_dead_letters_and_all_others_run",
     ],
     "celery -A proj sqs-heartbeat doctor": [
@@ -205,7 +205,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "Messages of a group that arrive in one receive then run side by side": [
         "+test_fifo.py::test_in_parallel_messages_of_a_group_run_side_by_side",
     ],
-    "the message becomes visible before the rest of its group": [
+    "the message becomes visible after the countdown, before the rest of its group": [
         "+test_fifo.py::test_a_retry_comes_before_the_rest_of_its_group_unless_it_is_another_message",
         "+test_fifo.py::test_a_chord_waits_behind_its_header_in_their_group",
     ],
