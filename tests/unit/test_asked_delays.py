@@ -41,6 +41,7 @@ def test_a_task_and_its_worker_read_the_delay_that_the_task_has_set(worker: Work
     # Changes of the lease do not change it.
     worker.change(expires_at=5_000)
     assert asked_delay("a") == 10**6
+    assert worker.run(lambda: current_lease.remaining()) > 20
     ask(worker, None)
     assert worker.run(lambda: current_lease.release_delay) is None
     assert asked_delay("a") is None
@@ -71,12 +72,8 @@ def test_a_retry_without_a_place_in_the_table_does_not_count_as_noted(worker: Wo
 @pytest.mark.parametrize(
     ("delay", "error"),
     [
-        ("90", TypeError),
-        (True, TypeError),
-        (b"", TypeError),
-        (-1, ValueError),
-        (float("inf"), ValueError),
-        (float("nan"), ValueError),
+        *((bad, TypeError) for bad in ("90", True, b"")),
+        *((bad, ValueError) for bad in (-1, float("inf"), float("nan"))),
     ],
 )
 def test_a_bad_delay_is_refused_where_it_is_set(

@@ -16,6 +16,7 @@ import pytest
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import MAX_ENDING, ThreadKeeper
+from celery_sqs_heartbeat.leases.recent import RecentEnds
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.receiving.reception import Reception
 from celery_sqs_heartbeat.settings import read_settings
@@ -414,6 +415,13 @@ def test_a_worker_holds_what_its_pool_can_soon_begin(
     now[0] = 10.0
     delivery.feed.fill()
     assert delivery.allowed[-1] == allowed
+
+
+def test_old_ends_are_forgotten_although_no_one_asks_for_the_pace() -> None:
+    ends = RecentEnds()
+    for second in range(100):
+        ends.note(second)
+    assert len(ends._ends) <= 3
 
 
 def test_without_a_prefetch_limit_it_may_get_what_the_worker_can_keep() -> None:
