@@ -48,9 +48,13 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[demo,pipeline]'
 	touch $@
 
+$(VENV)/docs.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-compile --editable . --group docs
+	touch $@
+
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-compile --editable . --group test
-	touch $@ $(VENV)/demo.stamp
+	touch $@ $(VENV)/demo.stamp $(VENV)/docs.stamp
 
 $(PEERS_VENV)/test.stamp: pyproject.toml | $(PEERS_VENV)/bin/python
 	$(PEERS_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-peers
@@ -71,7 +75,7 @@ lint: $(VENV)/test.stamp  ## Check style, types, imports, avoided words and size
 	$(BIN)/python -m tests.size
 
 test-quick: $(VENV)/test.stamp  ## Test the rules, without servers or workers (half a minute)
-	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/conformance
+	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/model
 
 test: $(VENV)/test.stamp  ## Lint, and test what the README promises (five minutes)
 	@echo 'Style and types, then side by side: the core and its models, servers, real workers, the pipeline on Spark.'
@@ -127,7 +131,7 @@ test-peers: $(PEERS_VENV)/test.stamp  ## Run the test suites of Celery and kombu
 	$(RUN) $(PEERS_VENV)/bin/python -m tests.peers
 
 # The variable suppresses an advertisement of the theme.
-docs: $(VENV)/test.stamp  ## Build the site of the docs in SITE (build/docs)
+docs: $(VENV)/docs.stamp  ## Build the site of the docs in SITE (build/docs)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(SITE)
 	@echo 'The site is in $(SITE): open $(SITE)/index.html'
 

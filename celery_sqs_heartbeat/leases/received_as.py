@@ -342,6 +342,8 @@ class RecentEnds:
         """Note that a message ends now."""
         self.is_known = True
         self._ends.append(now)
+        # Forgets the old ones: a plain consumer that receives by itself never asks for the pace.
+        self.count(now)
 
     def count(self, now: float) -> int:
         """Return how many end in half a second, by the mean of the last two."""

@@ -5,6 +5,7 @@ The queues hide a message for ten minutes. A message that is visible sooner was 
 
 from __future__ import annotations
 
+import random
 import signal
 import sys
 import time
@@ -121,3 +122,22 @@ def test_a_pool_that_grows_and_shrinks_and_replaces_its_processes_runs_each_task
     assert len({note.pid for note in ends}) == len(keys)
     assert worker.logs().count("Scaling up") >= 1
     assert scene.late_extensions() == []
+
+
+@pytest.mark.thorough
+def test_in_a_rolling_deployment_hardly_any_message_is_received_in_vain(
+    new_scene: NewScene,
+) -> None:
+    scene, seconds, count = new_scene(attributes=LONG), random.Random(1), 300
+    for number in range(count):
+        scene.send("work", str(number), seconds.uniform(1, 8))
+    workers = [scene.worker("-c", "4", wait=False) for _ in range(5)]
+    scene.wait_for_notes("end", count // 5)
+    for worker in workers:
+        scene.worker("-c", "4")
+        worker.kill(signal.SIGTERM)
+        worker.wait_for_exit()
+    scene.wait_for_notes("end", count)
+    scene.wait_until_empty()
+    assert len(scene.notes("start")) == count
+    assert len(receives(scene)) - count <= count / 100

@@ -165,13 +165,12 @@ class Receives:
     def _check_dead_letter(self, truth: MessageTruth, idle: Counter[str]) -> None:
         """Check that in a calm world no message is a dead letter because it was not executed."""
         world = self._world
-        most = world.profile.max_receive_count
-        if not world.profile.is_calm or most is None:
+        most = world.profile.max_receive_count or 0
+        if not world.profile.is_calm or truth.message_id not in world.dead_letters.messages:
             return
-        last = next(reversed(truth.receives.values()), Receive())
+        *_, last = truth.receives.values()
         if (
-            truth.message_id in world.dead_letters.messages
-            and truth.executions + sum(idle[each] for each in _LOST_TO_DEATHS) < most
+            truth.executions + sum(idle[each] for each in _LOST_TO_DEATHS) < most
             and not truth.is_poison
             and not idle.keys() & _KNOWN
             # A message of a FIFO queue can't be sent again behind the others of its group.

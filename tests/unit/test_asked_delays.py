@@ -41,6 +41,7 @@ def test_a_task_and_its_worker_read_the_delay_that_the_task_has_set(worker: Work
     # Changes of the lease do not change it.
     worker.change(expires_at=5_000)
     assert asked_delay("a") == 10**6
+    assert worker.run(lambda: current_lease.remaining()) > 20
     ask(worker, None)
     assert worker.run(lambda: current_lease.release_delay) is None
     assert asked_delay("a") is None

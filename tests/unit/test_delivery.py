@@ -12,6 +12,7 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.policy import longest_wait
+from celery_sqs_heartbeat.leases.received_as import RecentEnds
 from celery_sqs_heartbeat.link.messages import read_queue
 from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, ConsumedQueue
 from celery_sqs_heartbeat.transport import FedChannel, Transport
@@ -96,6 +97,13 @@ def test_a_worker_holds_what_its_pool_can_soon_begin(
         scene.channel.feed.note_end("another, which had ended")
     at(10.0)
     assert scene.rooms(scene.channel.feed.fill) == [allowed]
+
+
+def test_old_ends_are_forgotten_although_no_one_asks_for_the_pace() -> None:
+    ends = RecentEnds()
+    for second in range(100):
+        ends.note(second)
+    assert len(ends._ends) <= 3
 
 
 @pytest.mark.parametrize("is_green", [False, True])

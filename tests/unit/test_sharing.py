@@ -16,11 +16,7 @@ import pytest
 
 from celery_sqs_heartbeat import NoLease, SqsHeartbeatError
 from celery_sqs_heartbeat.current import sharing
-from celery_sqs_heartbeat.current.sharing import (
-    VARIABLE,
-    shared_table,
-    unshare_table,
-)
+from celery_sqs_heartbeat.current.sharing import VARIABLE, shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import Mark, key_of
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from tests.support.leases import lease_of
@@ -165,6 +161,8 @@ def test_a_worker_that_can_not_share_a_table_is_refused_with_a_way_out(
         sharing.share_table(leases)
     assert VARIABLE not in os.environ
     assert open_files() == before
+    with pytest.raises(NoLease):
+        shared_table()
     monkeypatch.setenv(VARIABLE, "/gone")
     with pytest.raises(NoLease, match=r"can't be read: .*gone"):
         shared_table()
