@@ -158,6 +158,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
     ],
     "Why do messages wait in flight while other workers are idle?": [
         "+test_queues.py::test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others",
+        "+test_restarts.py::test_in_a_rolling_deployment_hardly_any_message_is_received_in_vain",
     ],
     "the pool takes no tasks: the worker is broken": [
         "+test_readiness.py::test_a_worker_whose_pool_takes_no_task_exits_with_an_error_and_releases_its_messages",

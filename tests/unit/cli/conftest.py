@@ -31,6 +31,8 @@ SOUND = {
 }
 #: Nothing listens there.
 NOWHERE = "sqs://k:s@127.0.0.1:1"
+#: Like the one that Celery makes if the command line names no app.
+MADE_UP = Celery("default", fixups=[], set_as_current=False, loader="default")
 #: Attributes of the queues, and the name of the dead-letter queue and its maxReceiveCount.
 QUEUES: dict[str, tuple[dict[str, str], tuple[str, int] | None]] = {
     "work": ({}, ("dead", 5)),

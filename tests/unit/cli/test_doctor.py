@@ -15,7 +15,6 @@ from typing import Any
 import click
 import pytest
 from celery import Celery
-from celery.app import default_app
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli import app as cli_app
@@ -31,7 +30,7 @@ from tests.support.golden import golden
 from tests.support.observed import observed
 from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE
-from tests.unit.cli.conftest import SOUND, app_at, run
+from tests.unit.cli.conftest import MADE_UP, SOUND, app_at, run
 
 RULE = {rule.id.removeprefix("SQSHB-"): rule for rule in RULES}
 
@@ -157,7 +156,7 @@ def test_settings_are_named_as_the_app_writes_them(server: SimulatedServer) -> N
 
 
 def test_without_an_app_the_doctor_asks_for_it() -> None:
-    assert [finding.id for finding in examine(default_app)] == ["SQSHB-E007"]
+    assert [finding.id for finding in examine(MADE_UP)] == ["SQSHB-E007"]
 
 
 @pytest.mark.parametrize("kind", ["file", "below a file", "fine", "to be made"])

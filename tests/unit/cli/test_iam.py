@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from celery.app import default_app
 
 from celery_sqs_heartbeat.cli.iam import SEND, QueuePlace, policy
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.golden import golden, without_foreign
 from tests.support.proxy import FaultProxy
-from tests.unit.cli.conftest import NOWHERE, app_at, run
+from tests.unit.cli.conftest import MADE_UP, NOWHERE, app_at, run
 
 ID = "123456789012"
 HERE = QueuePlace(name="q", region="eu-west-3", account=ID)
@@ -124,7 +123,7 @@ def test_no_policy_is_made_of_an_unusable_app_or_of_wrong_options() -> None:
         ended = run(app_at(broker, **conf), f"iam {options}")
         assert (ended.exit_code, ended.stdout) == (2, "")
         lines.append(ended.stderr.splitlines()[-1])
-    lines.append(run(default_app, "iam").stderr.splitlines()[-1])
+    lines.append(run(MADE_UP, "iam").stderr.splitlines()[-1])
     golden("iam_refused.txt", without_foreign("\n".join([*lines, ""])))
     assert "secret" not in "".join(lines)
 
