@@ -25,7 +25,7 @@ from tests.unit.book_harness import BookHarness, summary
 EXAMPLES = os.environ.get("MODEL_EXAMPLES")
 
 CI = settings(
-    max_examples=int(EXAMPLES or scaled(200, 1000)),
+    max_examples=int(EXAMPLES or scaled(100, 1000)),
     stateful_step_count=60,
     derandomize=not EXAMPLES,
     deadline=None,
