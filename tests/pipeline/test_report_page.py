@@ -69,7 +69,7 @@ def test_a_phone_names_each_number_of_a_wide_table(driver: Any) -> None:
         "return [...document.querySelector('#duplicates .listed tbody tr').cells].map("
         "e => getComputedStyle(e, '::before').content + e.innerText)"
     )
-    assert '"pairs"3' in shown
+    assert '"pairs"4' in shown
     assert '"both succeeded"3' in shown
 
 
