@@ -20,15 +20,14 @@ pytestmark = pytest.mark.thorough
 
 #: The second has the server take any free port, not 15002, which another run may have.
 CONNECT = {"SPARK_REMOTE": "local[1]", "SPARK_TESTING": "yes"}
-SUBMIT = [str(Path(sys.executable).with_name("spark-submit"))]
-SUBMIT += [part for name, value in CHEAP.items() for part in ("--conf", f"{name}={value}")]
+SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
 
 
 @pytest.mark.parametrize(
     ("command", "env"),
     [
         ([sys.executable, "-m", "celery_sqs_heartbeat.pipeline"], CONNECT),
-        ([*SUBMIT, str(__main__.__file__)], {"PYSPARK_PYTHON": sys.executable}),
+        ([SUBMIT, str(__main__.__file__)], {"PYSPARK_PYTHON": sys.executable}),
     ],
     ids=["connect", "submit"],
 )
@@ -37,10 +36,12 @@ def test_the_tables_are_those_of_one_machine(
 ) -> None:
     journal, alone = built
     tables = tmp_path / "tables"
+    settings = [f"{name} {value}\n" for name, value in CHEAP.items() if name != "spark.master"]
+    (tmp_path / "spark-defaults.conf").write_text("".join(settings))
     of_tests = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     done = subprocess.run(
         [*command, "run", "--journal", str(journal), "--warehouse", str(tables)],
-        env={**of_tests, "PYTHONPATH": str(ROOT), **env},
+        env={**of_tests, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(tmp_path), **env},
         capture_output=True,
         text=True,
         timeout=SPARK_PATIENCE,
