@@ -8,15 +8,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 
 logger = logging.getLogger(__name__)
 
 #: Interval between two checks for an answer, in seconds.
 _POLL_SECONDS = 0.005
-#: How long an idle thread waits for a job, in seconds.
-LINGER_SECONDS = 60.0
 
 
 class AutoResetEvent:
@@ -96,7 +94,6 @@ class CallerThreads:
                     if not self._threads:
                         raise
             self._unfinished += 1
-            # Under the lock, so that no idle thread ends right now.
             self._jobs.put(job)
 
     def close(self) -> None:
@@ -122,10 +119,7 @@ class CallerThreads:
             raise
 
     def _do_next(self) -> bool:
-        try:
-            job = self._jobs.get(timeout=LINGER_SECONDS)
-        except Empty:
-            return not self._retire()
+        job = self._jobs.get()
         if job is None:
             return False
         try:
@@ -136,13 +130,6 @@ class CallerThreads:
             with self._lock:
                 self._unfinished -= 1
         return True
-
-    def _retire(self) -> bool:
-        """Stop counting this thread, unless a new job is in the queue. Return whether it ends."""
-        with self._lock:
-            idle = self._jobs.empty()
-            self._threads -= idle
-            return idle
 
 
 class SignalSafeLock:

@@ -80,9 +80,7 @@ class LeaseKeeper:
         self._pid = os.getpid()
         self._queues = queues
         self._terms = LeaseTerms.of(visibility_timeout, threshold)
-        self._wait = longest_wait(
-            wait_time, visibility_timeout=visibility_timeout, threshold=self._terms.threshold
-        )
+        self._wait = longest_wait(wait_time, visibility_timeout, self._terms.threshold)
         self._delay_of = release_delay if callable(release_delay) else lambda _: release_delay
         self._observer = observer
         self._signals = signals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 #: Fields that are printed in words, or that the worker's other lines show.
 _HEAD = frozenset({"v", "ts", "mono", "seq", "ev", "wid", "queue", "msg", "dlv", "task", "task_id"})
 #: The errors of a line whose fields are not those of an event.
-_NO_EVENT = (TypeError, ValueError, OverflowError)
-#: The fields that each line has, and their types.
-_REQUIRED = {"v": int, "ts": int, "seq": int, "ev": str, "wid": str}
+_NO_EVENT = (KeyError, TypeError, ValueError, OverflowError)
 #: Whether a line's fields match the value of an option.
 _MATCHES: dict[str, Callable[[dict[str, Any], str], bool]] = {
     "message": lambda fields, value: str(fields.get("msg", "")).startswith(value),
@@ -63,7 +62,7 @@ def main(
                 try:
                     is_wanted = all(_MATCHES[name](fields, wanted[name]) for name in wanted)
                     if _time_of(fields).date() in span and is_wanted:
-                        found.append((fields["ts"], fields["seq"], text_of(fields)))
+                        found.append((fields["ts"], text_of(fields)))
                     count += 1
                 except _NO_EVENT:
                     unread.note("line", path)
@@ -79,7 +78,8 @@ def main(
         limits = " ".join(filter(None, [named and f"of {named}", str(span)]))
         more = f"; {unread} of it could not be read" if unread.first else ""
         raise NothingFound(f"the journal {journal!r} has no lines {limits}".rstrip() + more)
-    for *_, text in sorted(found):
+    # Those of a worker are in order already.
+    for _, text in sorted(found, key=itemgetter(0)):
         click.echo(text)
     if unread.first:
         click.echo(
@@ -110,8 +110,6 @@ def _time_of(fields: dict[str, Any]) -> datetime.datetime:
     Raises:
         Exception: One of the errors of `_NO_EVENT`.
     """
-    if not all(type(fields.get(name)) is kind for name, kind in _REQUIRED.items()):
-        raise TypeError
     return _EPOCH + datetime.timedelta(microseconds=fields["ts"])
 
 

@@ -5,8 +5,8 @@ FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst
 A worker writes to one segment until a size, an age or the end of the day, and then closes it. The
 segments of workers that died are closed by others.
 
-Another user of the machine may write to the folder, too. So before each use a worker checks every
-folder on the way, opens no link, and uses only files of its own user.
+Another user of the machine may write to the folder, too. So before each use a worker checks the
+owner and the mode of every folder on the way, follows no link, and uses only files of its own user.
 """
 
 from __future__ import annotations
@@ -15,30 +15,21 @@ import contextlib
 import datetime
 import fcntl
 import itertools
-import logging
 import os
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import InitVar, dataclass, field
 from io import FileIO
 from pathlib import Path
 
 from celery_sqs_heartbeat.journal.fields import is_whole
-
-logger = logging.getLogger(__name__)
 
 #: Suffix of a segment that is being written.
 OPEN_SUFFIX = ".jsonl.open"
 #: Suffix of a segment that is finished and compressed.
 CLOSED_SUFFIX = ".jsonl.zst"
 
-#: Returns monotonic seconds.
-_Clock = Callable[[], float]
-_OnFault = Callable[[OSError], None]
-
-#: Ways out for what could be a trap.
-_FILE = (
-    "a segment must be a regular file of the worker's user without hard links: chown or remove it"
-)
+#: The way out for a folder that could be a trap.
 _FOLDER = (
     "chown it to the worker's user, do not let everyone write to it (chmod o-w), remove it if it "
     "is a link, or use another folder (set sqs_heartbeat_journal; for a journal on S3, TMPDIR)"
@@ -133,11 +124,15 @@ class Root:
                 is_closed = not (status.st_mode | parent_mode) & stat.S_IWOTH
                 is_link = part and stat.S_ISLNK(status.st_mode)
                 if is_link or not (is_own or is_closed):
-                    raise _refused(path, status, _FOLDER)
+                    raise RefusedError(
+                        f"{path} belongs to user {status.st_uid} and has mode "
+                        f"{stat.filemode(status.st_mode)}: {_FOLDER}; the worker's user is "
+                        f"{os.geteuid()}"
+                    )
             parent_mode = status.st_mode
 
     def segments(self, suffix: str, newest: int = 0) -> list[Path]:
-        """Return the same as the function `segments`. They may be traps: see `own`.
+        """Return the same as the function `segments`. Open them with `open_own`.
 
         Raises:
             RefusedError: Another user could have set a trap.
@@ -148,44 +143,19 @@ class Root:
             return segments(self.folder, suffix, newest)
         return []
 
-    def own(self, found: Iterable[Path]) -> Iterator[tuple[Path, FileIO]]:
-        """Open those of these segments that are files of this user.
+    def open_own(self, path: Path) -> FileIO:
+        """Open a segment for reading and writing.
 
-        The first of the others is logged, because there may be a million.
+        Raises:
+            RefusedError: It is not a file of this user, or could be another user's trap.
+            OSError: It can't be opened. Another process may have closed or uploaded it just now.
         """
-        has_refused = False
-        for path in found:
-            try:
-                self.check(path.parent)
-                file = _open_own(path)
-            except OSError as error:
-                # Other errors: another process has closed or uploaded it just now.
-                if isinstance(error, RefusedError) and not has_refused:
-                    has_refused = True
-                    logger.warning(
-                        "sqs-heartbeat: the journal does not touch a file or folder: %s. There may "
-                        "be more in %s",
-                        *(error, self.folder),
-                    )
-            else:
-                with file:
-                    yield path, file
-
-
-def _refused(path: Path, status: os.stat_result, way_out: str) -> RefusedError:
-    mode = stat.filemode(status.st_mode)
-    return RefusedError(
-        f"{path} belongs to user {status.st_uid} and has mode {mode}: {way_out}; the worker's user "
-        f"is {os.geteuid()}"
-    )
-
-
-def _open_own(path: Path) -> FileIO:
-    status = path.lstat()
-    is_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-    if not is_file or status.st_uid != os.geteuid():
-        raise _refused(path, status, _FILE)
-    return FileIO(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), "rb+")
+        self.check(path.parent)
+        status = path.lstat()
+        is_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        if not is_file or status.st_uid != os.geteuid():
+            raise RefusedError(f"{path} is not a regular file of this user without hard links")
+        return FileIO(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), "rb+")
 
 
 def opened(path: Path) -> FileIO:
@@ -216,29 +186,28 @@ def lock(file: FileIO) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@dataclass(eq=False, repr=False)
 class SegmentWriter:
     """The segments of one worker, one of which is open. For one thread.
 
-    Args:
+    Attributes:
         on_fault: Called with each error of a write, or of closing a segment.
         first: The number of the first segment.
-
-    Attributes:
         written: The number of lines written.
     """
 
-    def __init__(
-        self, root: Root, wid: str, clock: _Clock, on_fault: _OnFault, first: int = 1
-    ) -> None:
-        self._root = root
-        self._wid = wid
-        self._clock = clock
-        self._on_fault = on_fault
+    root: Root
+    wid: str
+    clock: Callable[[], float]
+    on_fault: Callable[[OSError], None]
+    first: InitVar[int] = 1
+    written: int = field(default=0, init=False)
+
+    def __post_init__(self, first: int) -> None:
         self._numbers = itertools.count(first)
         #: The open segment, which is locked until it is closed.
         self._file: FileIO | None = None
         self._path, self._day, self._opened_at = Path(), "", 0.0
-        self.written = 0
 
     def write(self, lines: Iterable[tuple[int, bytes]]) -> None:
         """Write lines, each with its time in microseconds."""
@@ -248,11 +217,11 @@ class SegmentWriter:
                 self._append(day, b"".join(batch))
                 self.written += len(batch)
             except OSError as error:
-                self._on_fault(error)
+                self.on_fault(error)
 
     def close_if_old(self) -> None:
         """Close the segment if it is old enough."""
-        if self._clock() >= self._opened_at + SEGMENT_SECONDS:
+        if self.clock() >= self._opened_at + SEGMENT_SECONDS:
             self.close()
 
     def close(self) -> None:
@@ -262,12 +231,12 @@ class SegmentWriter:
         with self._file as file:
             self._file = None
             try:
-                self._root.check(self._path.parent, make=True)
+                self.root.check(self._path.parent, make=True)
                 # From the open file, because a cleanup of old files may have removed its name.
                 pack(file, self._path)
             except OSError as error:
                 # The plain file stays, and a worker recovers it.
-                self._on_fault(error)
+                self.on_fault(error)
 
     def _append(self, day: str, data: bytes) -> None:
         if self._file is not None:
@@ -287,14 +256,14 @@ class SegmentWriter:
             raise
 
     def _begin(self, day: str) -> FileIO:
-        path = self._root.folder / segment_path(day, self._wid, next(self._numbers))
-        self._root.check(path.parent, make=True)
+        path = self.root.folder / segment_path(day, self.wid, next(self._numbers))
+        self.root.check(path.parent, make=True)
         file = create(path)
         # A worker that takes it for a leftover may lock it just before. That one closes it without
         # a line, and all of its lines are in the file that replaces it when it is closed here.
         with contextlib.suppress(OSError):
             lock(file)
-        self._file, self._path, self._day, self._opened_at = file, path, day, self._clock()
+        self._file, self._path, self._day, self._opened_at = file, path, day, self.clock()
         return file
 
 
@@ -366,8 +335,8 @@ def write_all(file: FileIO, data: bytes) -> None:
         view = view[file.write(view) or 0 :]
 
 
-def recover(root: Root, newest: int = 0) -> int:
-    """Close the open segments of this user whose writers are dead. Return their number.
+def recover(root: Root, newest: int = 0) -> None:
+    """Close the open segments of this user whose writers are dead.
 
     A segment that can't be closed stays open. On a file system without locks all stay open,
     because nothing shows which writers are alive.
@@ -378,12 +347,9 @@ def recover(root: Root, newest: int = 0) -> int:
     Raises:
         OSError: The root can't be trusted or entered.
     """
-    count = 0
-    for path, file in root.own(root.segments(OPEN_SUFFIX, newest)):
-        with contextlib.suppress(OSError):
+    for path in root.segments(OPEN_SUFFIX, newest):
+        with contextlib.suppress(OSError), root.open_own(path) as file:
             lock(file)
             # Another process may have closed and removed it just now.
             if os.fstat(file.fileno()).st_nlink:
                 pack(file, path)
-                count += 1
-    return count

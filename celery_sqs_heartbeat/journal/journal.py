@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.common.escaping import counted
 from celery_sqs_heartbeat.common.journal_facts import Identity, JournalStats, WorkerInfo
 from celery_sqs_heartbeat.journal import fields as contract
 from celery_sqs_heartbeat.journal.folder import Root, SegmentWriter, recover
@@ -109,15 +108,9 @@ class Journal:
         if not self._before:
             facts = contract.fields_of_start(self._identity, info)
             self._put_worker_line(contract.WORKER_STARTED, **facts)
-        try:
-            if self._shipper is not None:
-                self._shipper.start()
-            self._thread.start()
-        except RuntimeError as error:
-            logger.warning(
-                "sqs-heartbeat: can't start a thread for the journal (%s): it stays empty", error
-            )
-            self._is_ending.set()
+        if self._shipper is not None:
+            self._shipper.start()
+        self._thread.start()
 
     def close(self, timeout: float = 5.0, *, has_stopped: bool = True) -> None:
         """Write what is left, close the segment and upload it, within a timeout in seconds.
@@ -199,22 +192,15 @@ class Journal:
             self._outage.clear(self._dropped)
 
     def _lines(self, waiting: list[tuple[int, _Make]]) -> Iterator[tuple[int, bytes]]:
-        """Yield each line with its time, except lines that can't be made."""
+        """Yield each line with its time."""
         # Each time, because the wall clock may be set, or the machine suspended.
         offset = round((self._wall() - self._clock()) * 1_000_000)
         origin = contract.Origin(wid=self._identity.wid, started_at=self._began_at, offset=offset)
         for number, make in waiting:
-            try:
-                fields = make(number, origin)
-                line = contract.line_of(fields)
-            except Exception as error:
-                self._outage.note(error)
-            else:
-                yield fields["ts"], line
+            fields = make(number, origin)
+            yield fields["ts"], contract.line_of(fields)
 
     def _recover(self) -> None:
         newest = 0 if self._recover_at == -math.inf else 2
         self._recover_at = self._clock() + RECOVER_SECONDS
-        if count := recover(self._root, newest):
-            closed = counted(count, "segment")
-            logger.info("sqs-heartbeat: closed %s of dead workers in the journal", closed)
+        recover(self._root, newest)

@@ -134,14 +134,19 @@ class Shipper:
                     status = path.lstat()
                     waiting.append((status.st_mtime_ns, status.st_size, path))
             self.waiting_bytes = sum(size for _, size, _ in waiting)
-            for path, file in self.root.own(path for *_, path in sorted(waiting)):
-                data = file.readall()
+            for _, size, path in sorted(waiting):
+                try:
+                    with self.root.open_own(path) as file:
+                        data = file.readall()
+                except (FileNotFoundError, RefusedError):
+                    # Another worker has uploaded it just now, or it is not a segment of ours.
+                    continue
                 if self.waiting_bytes > SPOOL_BYTES:
                     self._drop(path, data)
                 else:
                     self._upload(path, data)
                 path.unlink(missing_ok=True)
-                self.waiting_bytes -= len(data)
+                self.waiting_bytes -= size
         except RefusedError:
             # The writer has the same error, and logs it.
             return

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from celery_sqs_heartbeat.common.escaping import counted, get_logger
-from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome, named
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.leases.policy import CALL_KIND
 
@@ -66,13 +66,9 @@ def log_event(event: Event) -> None:
     else:
         logger.log(
             level,
-            "sqs-heartbeat: %s: message %s of %s, task %s[%s], receive %d, held for %.0f s, "
-            "%.1f s left%s%s",
+            "sqs-heartbeat: %s: %s, receive %d, held for %.0f s, %.1f s left%s%s",
             event.kind.value,
-            event.message_id,
-            event.queue_url,
-            event.task,
-            event.task_id,
+            named(event),
             event.receive_count,
             event.held_for,
             event.slack,
@@ -122,12 +118,9 @@ def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
     )
     for lease in leases[:_LISTED]:
         logger.warning(
-            "sqs-heartbeat: the %s of message %s of %s, task %s[%s], is not confirmed after %s",
+            "sqs-heartbeat: the %s of %s, is not confirmed after %s",
             "delete" if lease.goal is Goal.DELETE else "release",
-            lease.message_id,
-            lease.queue_url,
-            lease.task,
-            lease.task_id,
+            named(lease),
             counted(lease.attempts, "failed try", "failed tries"),
         )
     if len(leases) > _LISTED:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.lease import SQS, Action, Goal, IdentityEnum, Lease
+from celery_sqs_heartbeat.leases.lease import (
+    SQS,
+    Action,
+    Goal,
+    IdentityEnum,
+    Lease,
+    MessageFacts,
+    facts_of,
+)
 
 #: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
 MAX_CALLS = 16
@@ -170,25 +178,18 @@ GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 
 
 @dataclass(slots=True, kw_only=True)
-class Event:
+class Event(MessageFacts):
     """One event of a lease. `at` is in monotonic seconds.
 
     Do not change it. It is not frozen, because every extension makes one, and that would take
     three times as long.
 
     Attributes:
-        receipt_handle: Of the latest receive. It is a credential: never show it.
         visibility_timeout: The last one requested from SQS, in seconds.
         slack: Seconds that were left of the lease at this event; negative after its expiry.
         held_for: Seconds since the first of its receives was sent.
         ended_for: Seconds since its goal became delete or release; None while it is held.
         cause: Why the message is released or let expire, or what it was received as.
-        max_receive_count: After how many receives SQS moves the message to the dead-letter queue;
-            None if it does not, or if that is unknown.
-        sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS returned it.
-        first_received_time: When it was first received, likewise.
-        group: Its message group; None without one.
-        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
         stops_group: Whether it was the first of a message group that is kept in order, and was
             released or let expire. The messages behind it wait until it is received again.
         action: The action of the call. This and all that follow are set only if a call was made.
@@ -200,22 +201,11 @@ class Event:
 
     kind: EventKind
     at: float
-    queue_url: str
-    message_id: str
-    task: str | None
-    task_id: str | None
-    receive_count: int
     slack: float
-    receipt_handle: str = field(default="", repr=False)
     visibility_timeout: int = 0
     held_for: float = 0.0
     ended_for: float | None = None
     cause: str = ""
-    max_receive_count: int | None = None
-    sent_time: float | None = None
-    first_received_time: float | None = None
-    group: str | None = None
-    sequence_number: str | None = None
     stops_group: bool = False
     action: Action | None = None
     outcome: Outcome | None = None
@@ -238,24 +228,14 @@ class Event:
         call, entry = (answer.call, answer.entry) if answer is not None else (None, None)
         is_delete = entry is not None and entry.action is Action.DELETE
         return cls(
+            *facts_of(lease),
             kind=kind,
             at=now,
-            queue_url=lease.queue_url,
-            message_id=lease.message_id,
-            task=lease.task,
-            task_id=lease.task_id,
-            receive_count=lease.receive_count,
             slack=lease.expires_at - now,
-            receipt_handle=lease.receipt_handle,
             visibility_timeout=entry.timeout if entry and not is_delete else lease.last_timeout,
             held_for=now - lease.held_since,
             ended_for=None if lease.goal is Goal.HOLD else now - lease.asked_at,
             cause=cause or lease.cause,
-            max_receive_count=lease.max_receive_count,
-            sent_time=lease.sent_time,
-            first_received_time=lease.first_received_time,
-            group=lease.group,
-            sequence_number=lease.sequence_number,
             stops_group=stops_group,
             action=entry.action if entry else None,
             outcome=answer.outcome if answer else None,
@@ -263,6 +243,11 @@ class Event:
             batch=len(call.entries) if call else 0,
             seconds=now - call.planned_at if call else 0.0,
         )
+
+
+def named(it: MessageFacts) -> str:
+    """Return the words for the message of an event or a lease, for the log."""
+    return f"message {it.message_id} of {it.queue_url}, task {it.task}[{it.task_id}]"
 
 
 def loss_of(event: Event) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 #: The longest lease by default: five seconds below the hard limit, as the
@@ -109,8 +110,40 @@ class LeaseTerms:
         return replace(self, threshold=self.visibility_timeout * DEFAULT_THRESHOLD_PART)
 
 
+@dataclass(slots=True, eq=False)
+class MessageFacts:
+    """What SQS and its sender say of a received message. A receive, a lease and an event have it.
+
+    Attributes:
+        receipt_handle: Of the latest receive. It is a credential: never show it.
+        receive_count: SQS's count of its receives.
+        max_receive_count: From its queue's redrive policy: after so many receives, SQS moves it to
+            the dead-letter queue. None without one, or if unknown.
+        sent_time: When it was sent, in Unix seconds of SQS's clock, if SQS returned it.
+        first_received_time: When it was first received, likewise.
+        group: Its message group; None without one.
+        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
+    """
+
+    queue_url: str
+    message_id: str
+    task: str | None = None
+    task_id: str | None = None
+    receipt_handle: str = field(default="", repr=False)
+    receive_count: int = 0
+    max_receive_count: int | None = None
+    sent_time: float | None = None
+    first_received_time: float | None = None
+    group: str | None = None
+    sequence_number: str | None = None
+
+
+#: Returns the values of these fields, in their order.
+facts_of = attrgetter(*(each.name for each in fields(MessageFacts)))
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class Lease:
+class Lease(MessageFacts):
     """Our claim on one received message. Times are monotonic seconds.
 
     Only the `LeaseBook` that holds it may change it.
@@ -132,11 +165,6 @@ class Lease:
         end_at: When the next try of that delete or release is due.
         attempts: Failed tries since the last confirmed success.
         cause: Why the message is released, in a word or two.
-        max_receive_count: From its queue's redrive policy; None without one, or if unknown.
-        sent_time: When it was sent, in Unix seconds of SQS's clock, if SQS returned it.
-        first_received_time: When it was first received, likewise.
-        group: Its message group; None without one.
-        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
         started_at: When its task began; None while the task waits.
         more_handles: `handles` if there are several, else empty. Most messages have only one.
         extensions: How many were confirmed since its latest receive.
@@ -150,14 +178,8 @@ class Lease:
         key: The message's identity, which is the same for all its deliveries.
     """
 
-    queue_url: str
-    message_id: str
     terms: LeaseTerms
     held_since: float
-    task: str | None = None
-    task_id: str | None = None
-    receipt_handle: str = field(default="", repr=False)
-    receive_count: int = 0
     received_at: float = 0.0
     expires_at: float = 0.0
     hidden_until: float = 0.0
@@ -170,11 +192,6 @@ class Lease:
     end_at: float = 0.0
     release_delay: int = 0
     cause: str = ""
-    max_receive_count: int | None = None
-    sent_time: float | None = None
-    first_received_time: float | None = None
-    group: str | None = None
-    sequence_number: str | None = None
     started_at: float | None = None
     attempts: int = 0
     extensions: int = 0

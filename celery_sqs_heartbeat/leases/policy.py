@@ -76,7 +76,7 @@ def first_expiry(
     return sent_at + visibility_timeout if visibility_timeout else arrived_at + threshold
 
 
-def longest_wait(wait: int, *, visibility_timeout: float, threshold: float) -> int:
+def longest_wait(wait: int, visibility_timeout: float, threshold: float) -> int:
     """Return for how long a receive may wait for messages, in whole seconds.
 
     A message that arrives at the end of a long poll must still have the threshold left, although
@@ -146,7 +146,7 @@ def receives_until(wait: float, *, lasts: float) -> int:
     return max(1, math.ceil((wait - lasts) / SQS.longest_timeout))
 
 
-def default_hold_eta(*, visibility_timeout: float, threshold: float) -> float:
+def default_hold_eta(visibility_timeout: float, threshold: float) -> float:
     """Return how long a message is held at most until its task's ETA, in seconds.
 
     For longer waits it is cheaper to park the message at SQS: an extension is due once in
@@ -205,12 +205,12 @@ def call_patience(threshold: float) -> float:
     return min(max(threshold * CALL_PART, MIN_CALL_SECONDS), MAX_CALL_SECONDS)
 
 
-def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
+def most_leases(calls_per_second: float, visibility_timeout: float, threshold: float) -> int:
     """Return how many leases can be kept with this many full batches a second."""
     return math.floor(calls_per_second * SQS.most_entries * (visibility_timeout - threshold))
 
 
-def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
+def implied_calls_per_second(leases: int, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second it takes to keep this many leases."""
     return leases / SQS.most_entries / (visibility_timeout - threshold)
 

@@ -28,11 +28,18 @@ import enum
 import math
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import (
+    Action,
+    Goal,
+    Lease,
+    LeaseTerms,
+    MessageFacts,
+    facts_of,
+)
 
 _Key = tuple[str, str]
 #: How many keys are remembered: several minutes of a fast worker's messages, in about 15 MB.
@@ -207,36 +214,19 @@ class ReceivedAs(enum.Enum):
     RELEASED = "released"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receive:
+@dataclass(slots=True, kw_only=True)
+class Receive(MessageFacts):
     """One receive of one message. Times are monotonic seconds.
 
     Attributes:
         hidden_for: The visibility timeout that the receive began with, in seconds; 0 if unknown.
         sent_at: When the receive was sent.
         arrived_at: When its answer arrived.
-        task: The name of the message's task, if known.
-        max_receive_count: From the queue's redrive policy; None without one, or if unknown.
-        sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS returned it.
-        first_received_time: When the message was first received, likewise.
-        group: Its message group; None without one.
-        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
     """
 
-    queue_url: str
-    message_id: str
-    receipt_handle: str = field(repr=False)
-    receive_count: int
     hidden_for: int
     sent_at: float
     arrived_at: float
-    task: str | None = None
-    task_id: str | None = None
-    max_receive_count: int | None = None
-    sent_time: float | None = None
-    first_received_time: float | None = None
-    group: str | None = None
-    sequence_number: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -250,14 +240,7 @@ class Receive:
 
     def new_lease(self, terms: LeaseTerms) -> Lease:
         """Return a lease on the message that begins with this receive."""
-        return Lease(
-            queue_url=self.queue_url,
-            message_id=self.message_id,
-            terms=terms,
-            held_since=self.sent_at,
-            task=self.task,
-            task_id=self.task_id,
-        )
+        return Lease(*facts_of(self), terms=terms, held_since=self.sent_at)
 
     def describe(self, lease: Lease) -> None:
         """Copy the details of the message and its queue from this receive to a lease."""

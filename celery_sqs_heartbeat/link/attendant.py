@@ -62,6 +62,7 @@ class _Life:
     liveness: LivenessMonitor
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class Attendant:
     """Starts, watches and replaces the process of a worker's keeper.
 
@@ -72,7 +73,7 @@ class Attendant:
     The attendant's thread may be a greenlet in the hub that also runs the tasks. So no extension
     may depend on its work.
 
-    Args:
+    Attributes:
         keeper: The worker's view of its keeper and of the messages it holds.
         hello: The first message to each process. The log level is set when it is sent.
         table: The table of leases.
@@ -81,31 +82,20 @@ class Attendant:
         on_event: Called with each event of the keeper, on the attendant's thread.
         every_second: Called on that thread, about once a second.
         give_up_after: How long to try without a keeper that is ready, in seconds.
-        start: Starts the process.
+        launch: Starts the process.
     """
 
-    def __init__(
-        self,
-        keeper: LinkedKeeper,
-        *,
-        hello: Hello,
-        table: Table,
-        descriptors: tuple[int, int],
-        on_event: Callable[[Event], None],
-        every_second: Callable[[], object] = lambda: None,
-        give_up_after: float = math.inf,
-        start: Callable[[int, int, int], Child] = KeeperProcess,
-        clock: Callable[[], float] = clocks.now,
-    ) -> None:
-        self._keeper = keeper
-        self._hello = hello
-        self._table = table
-        self._descriptors = descriptors
-        self._on_event = on_event
-        self._every_second = every_second
-        self._give_up_after = give_up_after
-        self._start = start
-        self._clock = clock
+    keeper: LinkedKeeper
+    hello: Hello
+    table: Table
+    descriptors: tuple[int, int]
+    on_event: Callable[[Event], None]
+    every_second: Callable[[], object] = lambda: None
+    give_up_after: float = math.inf
+    launch: Callable[[int, int, int], Child] = KeeperProcess
+    clock: Callable[[], float] = clocks.now
+
+    def __post_init__(self) -> None:
         self._life: _Life | None = None
         self._keepers = 0
         # How many died early, or could not be started, in a row.
@@ -124,12 +114,12 @@ class Attendant:
         self.error: NoKeeper | None = None
         #: Called on its thread if it gives up although a keeper was ready before.
         self.on_given_up: Callable[[NoKeeper], object] = lambda error: None
-        _all.add(keeper)
+        _all.add(self.keeper)
 
     @property
     def is_ready(self) -> bool:
         """Whether the keeper has made its first tick."""
-        return self._table.tick > 0
+        return self.table.tick > 0
 
     @property
     def pid(self) -> int | None:
@@ -138,7 +128,7 @@ class Attendant:
 
     def begin(self) -> None:
         """Start the keeper's process. It starts up while the worker does."""
-        self._missing_since = self._clock()
+        self._missing_since = self.clock()
         self._replace()
 
     def start(self) -> None:
@@ -154,8 +144,8 @@ class Attendant:
         if self._is_stopping or self._pid != os.getpid():
             return
         self._is_stopping = True
-        self._keeper.pull()  # What is on its way is released while its content is known.
-        self._keeper.order("stop", timeout)
+        self.keeper.pull()  # What is on its way is released while its content is known.
+        self.keeper.order("stop", timeout)
         # Without a first keeper there is nothing to flush.
         if self._has_been_ready() or self.error is None:
             self._is_over.wait(_LAST_POLL_SECONDS + timeout + _END_SECONDS)
@@ -164,8 +154,8 @@ class Attendant:
         if (life := self._life) is not None and not life.child.has_ended():
             logger.error("sqs-heartbeat: the keeper's process did not exit in time; killing it")
             life.child.kill()
-        self._keeper.detach()
-        self._keeper.close_inlet()
+        self.keeper.detach()
+        self.keeper.close_inlet()
 
     def _live(self) -> None:
         while not self._is_over.is_set():
@@ -182,7 +172,7 @@ class Attendant:
             # Its process has exited or is about to exit: `_look` finds out.
             time.sleep(LOOK_SECONDS / 10)
             return
-        has_sent_all = self._keeper.push()
+        has_sent_all = self.keeper.push()
         # With gevent and eventlet, other greenlets run meanwhile.
         wait_readable([life.wire.fileno()], LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
         try:
@@ -195,7 +185,7 @@ class Attendant:
 
     def _take_all(self, messages: Iterable[list[Any]]) -> None:
         # A lease is handed over before anything else happens to it.
-        self._keeper.pull()
+        self.keeper.pull()
         for message in messages:
             try:
                 self._take(message)
@@ -209,27 +199,27 @@ class Attendant:
         match message:
             case ["event", list(values)]:
                 event = read_event(values)
-                self._keeper.note_event(event)
-                self._on_event(event)
+                self.keeper.note_event(event)
+                self.on_event(event)
             case ["log", dict(line)]:
                 write_line(line)
             case ["stats", dict(stats)]:
                 self.stats = stats
-            case _ if not self._keeper.take(message):
+            case _ if not self.keeper.take(message):
                 raise BrokenLink(f"the keeper sent an unknown message: {message[0]!r}")
 
     def _look(self) -> None:
         """Replace a keeper that has ended or hangs. Every second, report what it can't see."""
-        life, now = self._life, self._clock()
+        life, now = self._life, self.clock()
         has_ended = life is not None and life.child.has_ended()
         if (now < self._look_at and not has_ended) or self._is_over.is_set():
             return
         self._look_at = now + LOOK_SECONDS
-        self._keeper.pull()
+        self.keeper.pull()
         if now >= self._report_at:
             self._report_at = now + 1.0
             self._report_level()
-            self._every_second()
+            self.every_second()
         if life is not None and has_ended:
             self._note_end(life.child.describe_end())
         elif life is not None and (fault := self._fault(life)):
@@ -238,12 +228,12 @@ class Attendant:
         if self._is_over.is_set():
             return
         is_missing = not self.is_ready and self.error is None
-        if is_missing and now - self._missing_since > self._give_up_after:
+        if is_missing and now - self._missing_since > self.give_up_after:
             self._give_up(
-                f"no keeper has become ready for {self._give_up_after:g} s "
+                f"no keeper has become ready for {self.give_up_after:g} s "
                 f"(sqs_heartbeat_keeper_timeout): the last one {self._last_end}"
             )
-        if self._life is None and self._clock() >= self._retry_at:
+        if self._life is None and self.clock() >= self._retry_at:
             self._replace()
 
     def _note_end(self, how: str) -> None:
@@ -265,7 +255,7 @@ class Attendant:
         if life.liveness.is_gone():
             return "did nothing for a second"
         hanging = self.stats.get("health", {}).get("hanging", 0)
-        is_old = is_unfit(hanging, self._clock() - life.liveness.began_at)
+        is_old = is_unfit(hanging, self.clock() - life.liveness.began_at)
         return f"had {hanging} calls that hang" if is_old else ""
 
     def _has_been_ready(self) -> bool:
@@ -273,7 +263,7 @@ class Attendant:
 
     def _is_first(self) -> bool:
         """Return whether a worker starts that must have a keeper, and has had none yet."""
-        return not self._has_been_ready() and self._give_up_after < math.inf
+        return not self._has_been_ready() and self.give_up_after < math.inf
 
     def _give_up(self, why: str) -> None:
         self.error = NoKeeper(
@@ -285,7 +275,7 @@ class Attendant:
             self._life.child.kill()
         self._forget()
         if self._has_been_ready():
-            self._start, self._retry_at = KeeperThread, 0.0
+            self.launch, self._retry_at = KeeperThread, 0.0
             self.on_given_up(self.error)
         else:
             self._retry_at = math.inf
@@ -294,13 +284,13 @@ class Attendant:
         """Send the keeper the worker's log level if it has changed."""
         if (level := wanted_level()) != self._log_level:
             self._log_level = level
-            self._keeper.say("level", level)
+            self.keeper.say("level", level)
 
     def _lose(self, how: str) -> None:
         """Note that the keeper has died. Another follows, after a pause if it died early."""
         age = 0.0
         if self._life is not None and self.is_ready:
-            self._missing_since = self._clock()
+            self._missing_since = self.clock()
             age = self._missing_since - self._life.liveness.began_at
         self._last_end = how
         pause = self._pause_after(age)
@@ -309,7 +299,7 @@ class Attendant:
             "sqs-heartbeat: the keeper's process %s; another starts %s and continues with %s",
             how,
             f"in {pause:g} s" if pause else "at once",
-            counted(len(self._keeper), "lease"),
+            counted(len(self.keeper), "lease"),
         )
 
     def _pause_after(self, age: float) -> float:
@@ -322,15 +312,15 @@ class Attendant:
             self._young = 0
         pause = _PAUSES[min(self._young, len(_PAUSES) - 1)]
         self._young += 1
-        self._retry_at = self._clock() + pause
+        self._retry_at = self.clock() + pause
         return pause
 
     def _forget(self) -> None:
         """Forget a keeper that has ended. What it reported before counts."""
         self._drain()
-        self._keeper.detach()
+        self.keeper.detach()
         self._life = None
-        self._last_tick, self._table.tick = self._table.tick or self._last_tick, 0.0
+        self._last_tick, self.table.tick = self.table.tick or self._last_tick, 0.0
 
     def _drain(self) -> None:
         """Handle the messages that the keeper sent before it exited."""
@@ -355,11 +345,11 @@ class Attendant:
             return
         self._log_level = wanted_level()
         self._keepers += 1
-        hello = replace(self._hello, level=self._log_level, keeper=self._keepers)
+        hello = replace(self.hello, level=self._log_level, keeper=self._keepers)
         greeting = [hello.message()]
         if self._last_tick > 0:
-            greeting.append(("gap", self._clock() - self._last_tick, self._keepers - 1))
-        self._keeper.attach(life.wire, greeting)
+            greeting.append(("gap", self.clock() - self._last_tick, self._keepers - 1))
+        self.keeper.attach(life.wire, greeting)
 
     def _new_life(self) -> _Life:
         """Start a process with one end of a new link.
@@ -371,11 +361,11 @@ class Attendant:
         wire = Wire(ours.detach())
         with theirs:
             try:
-                child = self._start(theirs.fileno(), *self._descriptors)
+                child = self.launch(theirs.fileno(), *self.descriptors)
             except OSError:
                 wire.close()
                 raise
-        liveness = LivenessMonitor(self._table, self._clock, lambda: is_busy(child.pid))
+        liveness = LivenessMonitor(self.table, self.clock, lambda: is_busy(child.pid))
         return _Life(child, wire, liveness)
 
 

@@ -112,9 +112,7 @@ class KeeperProcess:
 
     def describe_end(self) -> str:
         """Return how it ended, in words."""
-        status = self._process.poll()
-        if status is None:
-            return "still running"
+        status = self._process.wait()
         return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
 
 
@@ -151,7 +149,7 @@ class KeeperThread:
 
     def describe_end(self) -> str:
         """Return how it ended, as its process would have."""
-        return "exit status 0" if self.has_ended() else "still running"
+        return "exit status 0"
 
 
 #: A keeper, as its worker sees it.

@@ -197,7 +197,7 @@ class LinkedKeeper:
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
         with self._lock:
-            return self._held_messages.is_disowned(receipt_handle)
+            return receipt_handle in self._held_messages.disowned
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the current state of the lease that has, or once had, that handle.

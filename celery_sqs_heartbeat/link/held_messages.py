@@ -102,6 +102,7 @@ class HeldMessages:
 
     Attributes:
         finished: The messages whose task has succeeded.
+        disowned: The receipt handles under which messages were given up.
         ending: How many deletes and releases are not confirmed yet.
     """
 
@@ -112,7 +113,7 @@ class HeldMessages:
         self._by_key: dict[tuple[str, str], HeldMessage] = {}
         self._by_handle: dict[str, HeldMessage] = {}
         self._by_name: dict[str, HeldMessage] = {}
-        self._disowned = RecentKeys[str]()
+        self.disowned = RecentKeys[str]()
         #: Releases whose outcome is unknown: the last handles of their messages, and when their
         #: leases were to expire.
         self._unanswered: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
@@ -131,10 +132,6 @@ class HeldMessages:
         if held is not None:
             held.refresh()
         return held
-
-    def is_disowned(self, receipt_handle: str) -> bool:
-        """Return whether the message was given up under that handle."""
-        return receipt_handle in self._disowned
 
     def keep(self, lease: Lease) -> None:
         """Note a message that the keeper has not handed over yet, or has received again.
@@ -212,7 +209,7 @@ class HeldMessages:
         """
         held = self.let_expire(receipt_handle)
         for handle in held.lease.handles if held is not None else ():
-            self._disowned.add(handle)
+            self.disowned.add(handle)
         return held
 
     def end(self, name: str) -> None:

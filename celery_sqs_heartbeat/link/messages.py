@@ -27,7 +27,7 @@ from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 #: Increased with each change of a message, or of the table that both ends use. Both ends must have
 #: the same version. They may differ if the package is replaced while the worker runs, because a new
 #: keeper loads the new package.
-VERSION = 19
+VERSION = 20
 
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import counted
@@ -33,27 +34,23 @@ _KINDS = frozenset({"started", "done", "release", "drop", "finished", "unanswere
 NEEDED = frozenset({*LOSSES, *GOING_BACK, EventKind.LEASE_CAP_NEAR})
 
 
+@dataclass(eq=False, repr=False)
 class LinkedLeases:
     """Hands messages over to the worker, and reports what happens to their leases. A board.
 
-    Args:
+    Attributes:
         board: The board in shared memory that the worker and its tasks read.
         outlet: Takes the messages.
         send: Sends the worker a message over the link.
-
-    Attributes:
         pids: By the name of a lease: the process that runs its task.
     """
 
-    def __init__(
-        self, board: LeaseBoard, outlet: Outlet, send: Callable[[Message], object]
-    ) -> None:
-        self._board = board
-        self._outlet = outlet
-        self._send = send
-        # By name: the latest receipt handle of each lease.
-        self._handles: dict[str, str] = {}
-        self.pids: dict[str, int] = {}
+    board: LeaseBoard
+    outlet: Outlet
+    send: Callable[[Message], object]
+    pids: dict[str, int] = field(default_factory=dict, init=False)
+    #: By name: the latest receipt handle of each lease.
+    _handles: dict[str, str] = field(default_factory=dict, init=False)
 
     def deliver(self, channel: int, messages: list[Arrived]) -> int:
         """Hand messages over. Return how many of them have ended by now, and were not."""
@@ -61,7 +58,7 @@ class LinkedLeases:
         headed: list[tuple[Message, Mapping[str, Any]]] = [
             ((channel, each.queue, *lease_fields(each.lease)), each.message) for each in live
         ]
-        if headed and not self._outlet.send(headed):
+        if headed and not self.outlet.send(headed):
             self.keep(live)
         return len(messages) - len(live)
 
@@ -69,7 +66,7 @@ class LinkedLeases:
         """Have the worker know the handles of messages that would be lost with this process."""
         for each in messages:
             if each.lease.handles[0] in self._handles:
-                self._send(("kept", lease_fields(each.lease)))
+                self.send(("kept", lease_fields(each.lease)))
 
     def expect(self, lease: Lease) -> None:
         """Note a lease of an earlier keeper, which the worker knows."""
@@ -80,19 +77,19 @@ class LinkedLeases:
         name, handle = lease.handles[0], lease.receipt_handle
         known, self._handles[name] = self._handles.get(name), handle
         if known not in (None, handle):
-            self._send(("kept", lease_fields(lease)))
-        self._board.show(lease)
+            self.send(("kept", lease_fields(lease)))
+        self.board.show(lease)
         if known is None:
             # A keeper receives once it has the leases of the last one.
-            self._board.note_all_shown()
+            self.board.note_all_shown()
 
     def remove(self, lease: Lease) -> None:
         """Note that the book has forgotten a lease, and report it to the worker."""
-        self._board.remove(lease)
+        self.board.remove(lease)
         name = lease.handles[0]
         self._handles.pop(name, None)
         self.pids.pop(name, None)
-        self._send(("over", name))
+        self.send(("over", name))
 
 
 def is_about_leases(message: list[Any]) -> bool:
@@ -100,10 +97,11 @@ def is_about_leases(message: list[Any]) -> bool:
     return message[0] in _KINDS
 
 
+@dataclass(eq=False, repr=False)
 class KeeperEnd:
     """Handles the worker's messages about leases, and about what to receive.
 
-    Args:
+    Attributes:
         keeper: The keeper that owns the leases.
         leases: The board of `keeper`.
         send: Sends the worker a message.
@@ -111,26 +109,17 @@ class KeeperEnd:
         wants_all: Whether the worker wants every event.
     """
 
-    def __init__(
-        self,
-        keeper: ThreadKeeper,
-        leases: LinkedLeases,
-        send: Callable[[Message], None],
-        reception: Reception,
-        *,
-        wants_all: bool,
-    ) -> None:
-        self._keeper = keeper
-        self._leases = leases
-        self._send = send
-        self._reception = reception
-        self._wants_all = wants_all
+    keeper: ThreadKeeper
+    leases: LinkedLeases
+    send: Callable[[Message], None]
+    reception: Reception
+    wants_all: bool
 
     def report(self, event: Event) -> None:
         """Report an event to the worker, if it needs it. An observer of the keeper."""
-        if self._wants_all or event.kind in NEEDED:
-            self._send(event_message(event))
-        self._reception.take_turns()
+        if self.wants_all or event.kind in NEEDED:
+            self.send(event_message(event))
+        self.reception.take_turns()
 
     def take(self, message: list[Any]) -> bool:
         """Handle a message. Return False if it is about neither.
@@ -145,7 +134,7 @@ class KeeperEnd:
 
     def held(self) -> list[Lease]:
         """Return the leases on messages that the worker has neither acked nor released."""
-        return [lease for lease in self._keeper.leases() if lease.goal is Goal.HOLD]
+        return [lease for lease in self.keeper.leases() if lease.goal is Goal.HOLD]
 
     def release_all_held(self, processes: WorkerProcesses) -> None:
         """Release a dead worker's messages, each as soon as no process can still run its task.
@@ -161,8 +150,8 @@ class KeeperEnd:
         processes.kill_pool()
         while held:
             for lease in held:
-                if not processes.may_run(self._leases.pids.get(lease.handles[0])):
-                    self._reception.release(lease.receipt_handle, 0, WORKER_DIED)
+                if not processes.may_run(self.leases.pids.get(lease.handles[0])):
+                    self.reception.release(lease.receipt_handle, 0, WORKER_DIED)
             held = self.held()
             if held:
                 time.sleep(TICK_SECONDS)
@@ -170,35 +159,35 @@ class KeeperEnd:
     def _take(self, message: list[Any]) -> bool:
         match message:
             case ["started", name, at, pid]:
-                if self._note(name, self._keeper.note_start(name, at=at)):
-                    self._leases.pids[name] = pid
+                if self._note(name, self.keeper.note_start(name, at=at)):
+                    self.leases.pids[name] = pid
             case ["done", name]:
-                self._note(name, self._keeper.done(name))
+                self._note(name, self.keeper.done(name))
             case ["release", name, delay, cause, *content]:
-                self._note(name, self._reception.release(name, delay, cause, *content))
+                self._note(name, self.reception.release(name, delay, cause, *content))
             case ["drop", name, cause]:
-                self._note(name, self._keeper.let_expire(name, cause))
+                self._note(name, self.keeper.let_expire(name, cause))
             case ["finished", list(keys)]:
-                self._keeper.remember(finished=[(url, message_id) for url, message_id in keys])
+                self.keeper.remember(finished=[(url, message_id) for url, message_id in keys])
             case ["unanswered", list(releases)]:
-                self._keeper.remember(
+                self.keeper.remember(
                     releases=[((url, name), *release) for (url, name), release in releases]
                 )
             case ["resume", was_releasing, pid, goal, status, list(fields)]:
                 lease = read_lease(fields)
                 lease.goal, lease.status = Goal(goal), LeaseStatus(status)
-                self._leases.expect(lease)
+                self.leases.expect(lease)
                 if pid is not None:
-                    self._leases.pids[lease.handles[0]] = pid
-                self._keeper.resume(lease, was_releasing=was_releasing)
+                    self.leases.pids[lease.handles[0]] = pid
+                self.keeper.resume(lease, was_releasing=was_releasing)
             case ["consume", int(channel), list(queues)]:
-                self._reception.consume(channel, map(read_queue, queues))
+                self.reception.consume(channel, map(read_queue, queues))
             case ["cancel", int(channel), str(queue)]:
-                self._reception.cancel(channel, queue)
+                self.reception.cancel(channel, queue)
             case ["close", int(channel)]:
-                self._reception.close(channel)
+                self.reception.close(channel)
             case ["end"]:
-                self._reception.end()
+                self.reception.end()
             case _:
                 return False
         return True
@@ -206,5 +195,5 @@ class KeeperEnd:
     def _note(self, name: str, is_known: bool) -> bool:
         if not is_known:
             # The lease has ended already: the worker must not wait for its end.
-            self._send(("over", name))
+            self.send(("over", name))
         return is_known

@@ -38,6 +38,7 @@ class _Waiting:
     take: Callable[[Arrived], object] = field(repr=False)
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class GroupWaitlist:
     """The messages of one worker that wait for their turn. Its user holds a lock around it.
 
@@ -47,23 +48,18 @@ class GroupWaitlist:
     waits beyond the limit. A release would cost it a receive, although each receive must request at
     least one message. With a small `maxReceiveCount` it would become a dead letter that never ran.
 
-    Args:
+    Attributes:
         limit: How many messages may wait, not counting those beyond the limit.
         poll_left: Returns for how long a release must hide a message from our own open polls, in
             seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        keeper: ThreadKeeper,
-        limit: int,
-        poll_left: Callable[[Lease], float] = lambda lease: 0.0,
-    ) -> None:
-        self._keeper = keeper
-        self._limit = limit
-        self._poll_left = poll_left
-        self._waiting: dict[tuple[str, str | None], deque[_Waiting]] = {}
+    keeper: ThreadKeeper
+    limit: int
+    poll_left: Callable[[Lease], float] = lambda lease: 0.0
+    _waiting: dict[tuple[str, str | None], deque[_Waiting]] = field(
+        default_factory=dict, init=False
+    )
 
     def __len__(self) -> int:
         return sum(len(waiting) for waiting in tuple(self._waiting.values()))
@@ -71,12 +67,12 @@ class GroupWaitlist:
     @property
     def most_wanted(self) -> int:
         """How many messages a receive may return without exceeding the room to wait."""
-        return 1 + max(0, self._limit - len(self))
+        return 1 + max(0, self.limit - len(self))
 
     @property
     def has_room(self) -> bool:
         """Whether another message may wait within the limit."""
-        return len(self) < self._limit
+        return len(self) < self.limit
 
     @property
     def next_up(self) -> int:
@@ -107,9 +103,9 @@ class GroupWaitlist:
                 continue
             key = (lease.queue_url, lease.group)
             is_alone = lease.group not in ahead and key not in self._waiting
-            if not self._keeper.waits_behind(arrived.handle):
+            if not self.keeper.waits_behind(arrived.handle):
                 ready.append(arrived)
-            elif len(self) >= self._limit and not is_alone:
+            elif len(self) >= self.limit and not is_alone:
                 self._release(arrived, NO_ROOM)
             else:
                 waiting = _Waiting(arrived=arrived, ahead=ahead.get(lease.group), take=take)
@@ -136,7 +132,7 @@ class GroupWaitlist:
         while group := self._waiting.get(key):
             first = group[0].arrived
             is_held = self._has(first) and first.lease.goal is Goal.HOLD
-            if is_held and self._keeper.waits_behind(first.handle):
+            if is_held and self.keeper.waits_behind(first.handle):
                 return
             waiting = group.popleft()
             if not group:
@@ -144,17 +140,17 @@ class GroupWaitlist:
             if not is_held:
                 # Released with a message before it.
                 continue
-            if not (self._keeper.owns(first.handle) and first.lease.is_exclusive):
+            if not (self.keeper.owns(first.handle) and first.lease.is_exclusive):
                 # A FIFO queue does not accept a handle that has expired once.
                 self._release(first, GROUP_STOPPED)
-            elif policy.is_half_over(first.lease, self._keeper.now()):
+            elif policy.is_half_over(first.lease, self.keeper.now()):
                 self._release(first, WAITED_LONG)
             else:
                 yield waiting
 
     def _has(self, arrived: Arrived) -> bool:
-        return self._keeper.find(arrived.handle) is arrived.lease
+        return self.keeper.find(arrived.handle) is arrived.lease
 
     def _release(self, arrived: Arrived, cause: str) -> None:
         if self._has(arrived):
-            self._keeper.release(arrived.handle, self._poll_left(arrived.lease), cause)
+            self.keeper.release(arrived.handle, self.poll_left(arrived.lease), cause)

@@ -63,10 +63,11 @@ class _Batch:
     ours: list[Arrived] = field(default_factory=list, repr=False)
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class Intake:
     """Leases the messages of a channel's receives, and hands them over. For any thread.
 
-    Args:
+    Attributes:
         waitlist: The messages that wait for another of their group, of all channels.
         lock: Guards `waitlist` and everything here.
         hand_over: Takes messages that may start now, and returns how many of them have ended by
@@ -76,23 +77,15 @@ class Intake:
         heir: Returns what takes the messages of a queue now; None if no channel consumes from it.
     """
 
-    def __init__(
-        self,
-        *,
-        keeper: ThreadKeeper,
-        waitlist: GroupWaitlist,
-        lock: threading.RLock,
-        hand_over: Callable[[list[Arrived]], int],
-        keep: Callable[[list[Arrived]], object],
-        release_one: Callable[[Message, str], object],
-        heir: Callable[[str], Intake | None],
-    ) -> None:
-        self._keep = keep
-        self._release_one, self._heir = release_one, heir
-        self._keeper = keeper
-        self._waitlist = waitlist
-        self._lock = lock
-        self._hand_over = hand_over
+    keeper: ThreadKeeper
+    waitlist: GroupWaitlist
+    lock: threading.RLock
+    hand_over: Callable[[list[Arrived]], int]
+    keep: Callable[[list[Arrived]], object]
+    release_one: Callable[[Message, str], object]
+    heir: Callable[[str], Intake | None]
+
+    def __post_init__(self) -> None:
         self._batches: list[_Batch] = []
         self._ready: list[Arrived] = []
         self._limit = self._handed_over = 0
@@ -102,7 +95,7 @@ class Intake:
     def room(self) -> int:
         """How many more messages can be used, beside those that are held here."""
         arriving = sum(len(each.left) + len(each.ours) for each in tuple(self._batches))
-        held = arriving + len(self._ready) + self._waitlist.next_up
+        held = arriving + len(self._ready) + self.waitlist.next_up
         return self._limit - self._handed_over - held
 
     @property
@@ -130,9 +123,9 @@ class Intake:
             cause: Why those that wait for another of their group are released.
         """
         # All at once: meanwhile, no message may begin to wait for its group.
-        with self._lock:
+        with self.lock:
             for queue in queues:
-                self._waitlist.leave(cause, queue)
+                self.waitlist.leave(cause, queue)
             self._ended.update(queues)
             self._release_ended()
 
@@ -150,29 +143,29 @@ class Intake:
             sent_at: When that was, in seconds of the keeper's clock.
         """
         if queue.name in self._ended:
-            take = self._refuse if (heir := self._heir(queue.name)) is None else heir.take
+            take = self._refuse if (heir := self.heir(queue.name)) is None else heir.take
             take(queue, messages, sent_at=sent_at)
             return
         fresh = self._lease_all(queue, messages, sent_at)
-        now = self._keeper.now()
-        with self._lock:
+        now = self.keeper.now()
+        with self.lock:
             if fresh:
                 self._batches.append(
                     _Batch(queue, deque(fresh), sent_at + (queue.timeout or 0), now)
                 )
         over = self.look()
         if kept := [each for each in fresh if each not in over and self._is_held(each)]:
-            self._keep(kept)
+            self.keep(kept)
 
     def _refuse(self, queue: ConsumedQueue, messages: Sequence[Message], *, sent_at: float) -> None:
         """Release the messages of an answer that no one takes."""
-        with self._keeper.gathering():
+        with self.keeper.gathering():
             new = [
                 each for each in messages if self._lease(queue, each, sent_at)[0] is ReceivedAs.NEW
             ]
             # The last message of a group first.
             for message in reversed(new):
-                self._release_one(message, NOT_DELIVERED)
+                self.release_one(message, NOT_DELIVERED)
         logger.info(
             "sqs-heartbeat: released %s received from %s without a consumer",
             counted(len(messages), "message"),
@@ -181,17 +174,17 @@ class Intake:
 
     def look(self) -> list[Arrived]:
         """Hand over what may start by now. Return it."""
-        with self._lock:
+        with self.lock:
             # First: no message of a consumer that has ended may begin to wait for its group.
             self._release_ended()
             dropped = [each for batch in tuple(self._batches) for each in self._go_through(batch)]
-            self._waitlist.take_due()
+            self.waitlist.take_due()
             self._release_ended()
             over = [each for each in self._ready if self._is_held(each)]
             self._ready.clear()
             self._handed_over += len(over)
-        if over and (missed := self._hand_over(over)):
-            with self._lock:
+        if over and (missed := self.hand_over(over)):
+            with self.lock:
                 self._handed_over -= missed
         for arrived in dropped:
             logger.warning(
@@ -216,7 +209,7 @@ class Intake:
         left_to_sqs: set[str | None] = set()
         lines = []
         try:
-            with self._keeper.gathering():
+            with self.keeper.gathering():
                 for message in messages:
                     receipt, task, task_id = self._lease(queue, message, sent_at)
                     is_fifo = sequence_number_of(message) is not None
@@ -229,14 +222,14 @@ class Intake:
                     new.append(message)
                     if is_fifo and group_of(message) in left_to_sqs:
                         behind.append(handle)
-                    elif (lease := self._keeper.find(handle)) is not None:
+                    elif (lease := self.keeper.find(handle)) is not None:
                         fresh.append(Arrived(queue=queue.name, message=message, lease=lease))
                 for handle in reversed(behind):
-                    self._keeper.release(handle, cause=GROUP_STOPPED)
+                    self.keeper.release(handle, cause=GROUP_STOPPED)
         except BaseException:
             # Otherwise they would be extended, and no one would run them.
             for each in reversed(new):
-                self._release_one(each, NOT_DELIVERED)
+                self.release_one(each, NOT_DELIVERED)
             raise
         for receipt, message_id, task, task_id in lines:
             logger.log(
@@ -254,7 +247,7 @@ class Intake:
         self, queue: ConsumedQueue, message: Message, sent_at: float
     ) -> tuple[ReceivedAs, str | None, str | None]:
         task, task_id = task_of(message)
-        receipt = self._keeper.receive(
+        receipt = self.keeper.receive(
             queue.lease_url,
             message,
             terms=queue.terms_of(task),
@@ -283,10 +276,10 @@ class Intake:
             if is_ours:
                 batch.ours.append(arrived)
             elif self._is_held(arrived):
-                self._keeper.let_expire(arrived.handle, ARRIVED_LATE)
+                self.keeper.let_expire(arrived.handle, ARRIVED_LATE)
                 dropped.append(arrived)
         self._batches.remove(batch)
-        self._ready += self._waitlist.hold_back(batch.ours, take=self._ready.append)
+        self._ready += self.waitlist.hold_back(batch.ours, take=self._ready.append)
         return dropped
 
     def _is_ours(self, batch: _Batch, arrived: Arrived) -> bool | None:
@@ -297,7 +290,7 @@ class Intake:
         threshold = arrived.lease.terms.threshold
         if batch.arrived_at + threshold <= batch.hidden_until:
             return True
-        now = self._keeper.now()
+        now = self.keeper.now()
         is_ours = is_confirmed(arrived.lease, now, batch.hidden_until)
         if is_ours is None and now >= batch.arrived_at + max(1.0, threshold):
             return False
@@ -305,7 +298,7 @@ class Intake:
 
     def _is_held(self, arrived: Arrived) -> bool:
         lease = arrived.lease
-        return self._keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD
+        return self.keeper.find(arrived.handle) is lease and lease.goal is Goal.HOLD
 
     def _release_ended(self) -> None:
         """Release the messages whose consumer has ended, the last one first."""
@@ -320,4 +313,4 @@ class Intake:
     def _release(self, messages: Sequence[Arrived]) -> None:
         for arrived in reversed(messages):
             if self._is_held(arrived):
-                self._release_one(arrived.message, NOT_DELIVERED)
+                self.release_one(arrived.message, NOT_DELIVERED)

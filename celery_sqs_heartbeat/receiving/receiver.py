@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,10 +32,11 @@ logger = get_logger(__name__)
 _LOOK_SECONDS = 0.02
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class Receiver:
     """The polls of one channel, and the messages that they bring.
 
-    Args:
+    Attributes:
         sqs: Makes the receives.
         waitlist: The messages that wait for another of their group, of all channels.
         polled: Records how SQS answers the polls.
@@ -42,34 +44,23 @@ class Receiver:
         all_polls: Returns the open polls of all channels.
         inherited: Returns the open polls of closed channels, whose messages another one takes.
         concurrency: How many tasks the worker runs at once; 0 if not known.
-
-    Attributes:
         receiving: Its polls.
     """
 
-    def __init__(
-        self,
-        *,
-        keeper: ThreadKeeper,
-        sqs: BotoSqs,
-        waitlist: GroupWaitlist,
-        polled: PolledQueues,
-        intake: Intake,
-        all_polls: Callable[[], Iterable[Poll]],
-        inherited: Callable[[], Iterable[Poll]],
-        concurrency: int,
-    ) -> None:
-        self._keeper = keeper
-        self._sqs = sqs
-        self._waitlist = waitlist
-        self._polled = polled
-        self._all_polls, self._inherited = all_polls, inherited
-        self._concurrency = concurrency
+    keeper: ThreadKeeper
+    sqs: BotoSqs
+    waitlist: GroupWaitlist
+    polled: PolledQueues
+    intake: Intake
+    all_polls: Callable[[], Iterable[Poll]]
+    inherited: Callable[[], Iterable[Poll]]
+    concurrency: int
+
+    def __post_init__(self) -> None:
         self._queues: dict[str, ConsumedQueue] = {}
         self._prefetch_count = 0
         self._has_ended = False
         self.receiving = Receiving(room=self._room, take=self._take)
-        self.intake = intake
 
     def wants(self, queue: str) -> bool:
         """Return whether it receives from a queue."""
@@ -92,7 +83,7 @@ class Receiver:
         """Receive no more messages of a queue, and release those that are not handed over."""
         self._queues.pop(queue, None)
         self.receiving.remove(queue)
-        self._polled.rest(queue)
+        self.polled.rest(queue)
         self.intake.end([queue])
 
     def stop(self, cause: str = CLOSED) -> None:
@@ -129,11 +120,11 @@ class Receiver:
 
     def _room(self) -> int:
         """Return how many more messages may be held, beside those of open polls."""
-        coming = sum(it.booked for it in self._inherited() if self.wants(it.source.name))
-        room = self.intake.room - coming if self._keeper.may_receive else 0
+        coming = sum(it.booked for it in self.inherited() if self.wants(it.source.name))
+        room = self.intake.room - coming if self.keeper.may_receive else 0
         if room <= 0:
             for queue in tuple(self._queues):
-                self._polled.wait(queue)
+                self.polled.wait(queue)
         return room
 
     def _most(self, queue: str) -> int:
@@ -146,10 +137,10 @@ class Receiver:
         known = self._queues.get(queue)
         if known is None or not known.terms.in_order:
             return SQS.most_received
-        if not self._waitlist.has_room:
+        if not self.waitlist.has_room:
             return 0
-        promised = sum(poll.count - 1 for poll in self._all_polls() if poll.source.in_order)
-        return max(1, min(known.batch, self._waitlist.most_wanted - promised))
+        promised = sum(poll.count - 1 for poll in self.all_polls() if poll.source.in_order)
+        return max(1, min(known.batch, self.waitlist.most_wanted - promised))
 
     def _least(self, queue: str, is_beside: bool) -> int:
         """Return how many messages a poll of a busy queue requests at least.
@@ -164,7 +155,7 @@ class Receiver:
         if not self._prefetch_count:
             return SQS.most_received
         least = least_beside(self._prefetch_count)
-        concurrency = self._concurrency or self._prefetch_count
+        concurrency = self.concurrency or self._prefetch_count
         is_wanted = self._prefetch_count - self.intake.free - concurrency < least
         return 1 if is_wanted and not is_beside else least
 
@@ -176,14 +167,14 @@ class Receiver:
                 more calls of it are made.
         """
         queue = poll.queue = self._queues.get(poll.source.name)
-        if queue is None or self._has_ended or self._keeper.is_stuck(queue.lease_url):
+        if queue is None or self._has_ended or self.keeper.is_stuck(queue.lease_url):
             raise CallGivenUp
         poll.is_sent, poll.waits = False, min(queue.wait, poll.longest_wait)
         return queue
 
     def _receive(self, poll: Poll) -> Sequence[Raw]:
         """Make a poll, on its thread, and return the messages of the answer."""
-        name, polled = poll.source.name, self._polled
+        name, polled = poll.source.name, self.polled
         queue = self._prepare(poll)
         polled.asked(name, queue.lease_url)
 
@@ -195,7 +186,7 @@ class Receiver:
             return self.wants(name)
 
         try:
-            messages = self._sqs.receive(
+            messages = self.sqs.receive(
                 queue.url,
                 count=poll.count,
                 wait=int(poll.waits),

@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.threads import wait_for
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import SENT_AGAIN, WORKER_DIED
+from celery_sqs_heartbeat.leases.events import SENT_AGAIN, WORKER_DIED, named
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.message import Arrived, content_of, is_sent_again
 from celery_sqs_heartbeat.observe.watched import PolledQueues
@@ -226,24 +227,19 @@ class Reception:
             self.release(handle, 0, cause, content_of(message) if is_again else None)
 
 
+@dataclass(eq=False, repr=False)
 class MessageSender:
     """Replaces messages of a keeper by copies.
 
-    Args:
+    Attributes:
         send: Sends a copy, and returns its id; see `BotoSqs.send_message`.
         run: Runs a function on another thread.
     """
 
-    def __init__(
-        self,
-        keeper: ThreadKeeper,
-        send: Callable[..., str],
-        run: Callable[[Callable[[], object]], object],
-    ) -> None:
-        self._keeper = keeper
-        self._send = send
-        self._run = run
-        self._sending: set[str] = set()
+    keeper: ThreadKeeper
+    send: Callable[..., str]
+    run: Callable[[Callable[[], object]], object]
+    _sending: set[str] = field(default_factory=set, init=False)
 
     def send_again(
         self, receipt_handle: str, content: Mapping[str, Any], delay: float, cause: str
@@ -256,20 +252,20 @@ class MessageSender:
             delay: The seconds until it becomes visible.
             cause: The reason for the release.
         """
-        lease = self._keeper.find(receipt_handle)
+        lease = self.keeper.find(receipt_handle)
         if (
             lease is None
             or lease.goal is not Goal.HOLD
-            or not (lease.is_exclusive and self._keeper.owns(receipt_handle))
+            or not (lease.is_exclusive and self.keeper.owns(receipt_handle))
         ):
-            return self._keeper.release(receipt_handle, delay, cause)
+            return self.keeper.release(receipt_handle, delay, cause)
         self._sending.add(receipt_handle)
         try:
-            self._run(partial(self._replace, lease, receipt_handle, content, delay, cause))
+            self.run(partial(self._replace, lease, receipt_handle, content, delay, cause))
         except RuntimeError:
             # No thread is free, and the system refuses a new one.
             self._sending.discard(receipt_handle)
-            return self._keeper.release(receipt_handle, delay, cause)
+            return self.keeper.release(receipt_handle, delay, cause)
         return True
 
     def wait(self, timeout: float) -> float:
@@ -292,27 +288,26 @@ class MessageSender:
         options: dict[str, Any] = {"DelaySeconds": min(math.ceil(delay), MAX_DELAY_SECONDS)}
         if lease.group is not None:
             options["MessageGroupId"] = lease.group
-        subject = (lease.message_id, lease.queue_url, lease.task, lease.task_id)
+        subject = named(lease)
         try:
-            copy = self._send(lease.queue_url, content, **options)
+            copy = self.send(lease.queue_url, content, **options)
         except Exception as error:
             logger.warning(
-                "sqs-heartbeat: message %s of %s, task %s[%s], was received for the last time "
-                "(maxReceiveCount), its task has not started, and it can't be sent again: %s. It "
-                "is released, and SQS moves it to the dead-letter queue. Permit sqs:SendMessage, "
-                "or raise maxReceiveCount",
-                *subject,
+                "sqs-heartbeat: %s, was received for the last time (maxReceiveCount), its task has "
+                "not started, and it can't be sent again: %s. It is released, and SQS moves it to "
+                "the dead-letter queue. Permit sqs:SendMessage, or raise maxReceiveCount",
+                subject,
                 error,
             )
-            self._keeper.release(receipt_handle, delay, cause)
+            self.keeper.release(receipt_handle, delay, cause)
         else:
             logger.info(
-                "sqs-heartbeat: message %s of %s, task %s[%s], was received for the last time "
-                "(maxReceiveCount), and its task has not started (%s): it was sent again as %s",
-                *subject,
+                "sqs-heartbeat: %s, was received for the last time (maxReceiveCount), and its task "
+                "has not started (%s): it was sent again as %s",
+                subject,
                 cause,
                 copy,
             )
-            self._keeper.done(receipt_handle, SENT_AGAIN)
+            self.keeper.done(receipt_handle, SENT_AGAIN)
         finally:
             self._sending.discard(receipt_handle)

@@ -191,9 +191,7 @@ def load_faults(terms: LeaseTerms, leases: int) -> Iterator[str]:
     """
     if not leases or terms.threshold >= terms.visibility_timeout:
         return
-    calls = implied_calls_per_second(
-        leases, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
-    )
+    calls = implied_calls_per_second(leases, terms.visibility_timeout, terms.threshold)
     if calls > CALLS_PER_SECOND:
         yield (
             f"visibility_timeout={terms.visibility_timeout} with threshold={terms.threshold:g} "

@@ -28,27 +28,22 @@ _CAUSES = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class QueueDirectory:
     """Caches the attributes of queues, and refreshes them on another thread.
 
-    Args:
+    Attributes:
         read: Reads a queue's attributes; may raise any error.
         run: Runs a function on another thread.
         clock: Monotonic seconds.
     """
 
-    def __init__(
-        self,
-        read: Callable[[str], QueueAttributes],
-        run: Callable[[Callable[[], None]], None],
-        clock: Callable[[], float] = now,
-    ) -> None:
-        self._read = read
-        self._run = run
-        self._clock = clock
-        self._known: dict[str, tuple[QueueAttributes, float]] = {}
-        # The last logged cause by queue, because unreadable attributes are requested repeatedly.
-        self._logged: dict[str, str] = {}
+    read: Callable[[str], QueueAttributes]
+    run: Callable[[Callable[[], None]], None]
+    clock: Callable[[], float] = now
+    _known: dict[str, tuple[QueueAttributes, float]] = field(default_factory=dict, init=False)
+    #: The last logged cause by queue, because unreadable attributes are requested repeatedly.
+    _logged: dict[str, str] = field(default_factory=dict, init=False)
 
     def get(self, queue_url: str) -> QueueAttributes:
         """Return a queue's attributes. Waits for SQS only the first time.
@@ -60,15 +55,15 @@ class QueueDirectory:
             self._refresh(queue_url)
             return self._known[queue_url][0]
         attributes, read_at = known
-        if self._clock() - read_at >= (REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS):
+        if self.clock() - read_at >= (REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS):
             # First, because starting a thread lets others run with gevent and eventlet.
-            self._known[queue_url] = (attributes, self._clock())
-            self._run(lambda: self._refresh(queue_url))
+            self._known[queue_url] = (attributes, self.clock())
+            self.run(lambda: self._refresh(queue_url))
         return attributes
 
     def _refresh(self, queue_url: str) -> None:
         try:
-            attributes = self._read(queue_url)
+            attributes = self.read(queue_url)
         except Exception as error:
             known = self._known.get(queue_url)
             # Attributes that were read before stay valid.
@@ -76,7 +71,7 @@ class QueueDirectory:
             self._log(queue_url, error, attributes)
         else:
             self._logged.pop(queue_url, None)
-        self._known[queue_url] = (attributes, self._clock())
+        self._known[queue_url] = (attributes, self.clock())
 
     def _log(self, queue_url: str, error: Exception, attributes: QueueAttributes) -> None:
         cause = _cause_of(error)

@@ -9,9 +9,7 @@ on such a connection takes as long as its timeout. If the next one found another
 the leases of both would run out.
 
 For each call boto3 checks the parameters, resolves the endpoint and builds the same headers. That
-takes as long as its signature. Here it does so once for each client and operation. And one poll is
-often like the one before: then the request is sent again as it was signed. AWS accepts a signature
-for five minutes ("Troubleshooting Signature Version 4", AWS IAM user guide).
+takes as long as its signature. Here it does so once for each client and operation.
 """
 
 from __future__ import annotations
@@ -21,15 +19,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import currentframe
 from itertools import islice, takewhile
 from traceback import walk_stack
 from typing import Any
 
 from botocore import xform_name
-from botocore.awsrequest import AWSPreparedRequest, create_request_object
+from botocore.awsrequest import create_request_object
 from botocore.client import BaseClient
 from botocore.endpoint import convert_to_response_dict
 from botocore.exceptions import ClientError
@@ -104,10 +101,6 @@ _JSON = "application/x-amz-json-1.0"
 _parser = create_parser("json")
 #: An attribute of clients whose requests may be repeated.
 _PREPARED = "sqs_heartbeat_prepared"
-#: How long a signed request is sent again, in seconds. The credentials may change.
-_SIGNED_SECONDS = 5.0
-#: How many signed requests are kept: the polls of each queue ask for one to ten messages.
-_MOST_SIGNED = 200
 #: Names code that may change each request of each client (botocore's experimental plugins).
 _PLUGINS = "BOTOCORE_EXPERIMENTAL__PLUGINS"
 
@@ -116,7 +109,7 @@ def prepare_calls(client: Any) -> None:
     """Let `make_call` repeat the requests of a boto3 client.
 
     Only for clients to which no one else has added event handlers: of boto3's events, a repeated
-    request emits `before-send`, and `choose-signer` and `before-sign` if it is signed again.
+    request emits `before-send`, `choose-signer` and `before-sign`.
     Plugins and Sentry's SDK add handlers to every client, so with them it does nothing. A second
     call does nothing.
     """
@@ -162,13 +155,15 @@ class _Prepared:
     model: Any
     signer: Any
     endpoint: Any
-    #: By its body: when a request was signed, in seconds of `clock.now`, and the request.
-    signed: dict[bytes, tuple[float, AWSPreparedRequest]] = field(default_factory=dict)
 
     def repeat(self, client: Any, params: Mapping[str, Any]) -> Any:
         """Send the request again with other parameters, and return the answer to it."""
         name = self.model.name
-        request = self._signed(json.dumps(params).encode())
+        context = dict(self.request["context"])
+        body = json.dumps(params).encode()
+        unsigned = create_request_object({**self.request, "body": body, "context": context})
+        self.signer.sign(name, unsigned)
+        request = self.endpoint.prepare_request(unsigned)
         answers = client.meta.events.emit(f"before-send.sqs.{name}", request=request)
         response = first_non_none_response(answers)
         if response is None:
@@ -179,24 +174,6 @@ class _Prepared:
         if response.status_code >= 300:
             raise ClientError(parsed, name)
         return parsed
-
-    def _signed(self, body: bytes) -> AWSPreparedRequest:
-        now = clock.now()
-        signed_at, request = self.signed.get(body, (0.0, None))
-        if request is None or now - signed_at > _SIGNED_SECONDS:
-            context = dict(self.request["context"])
-            unsigned = create_request_object({**self.request, "body": body, "context": context})
-            self.signer.sign(self.model.name, unsigned)
-            request = self.endpoint.prepare_request(unsigned)
-            if self.model.name != "ReceiveMessage":  # No other call is made again.
-                return request
-            if len(self.signed) >= _MOST_SIGNED:
-                self.signed.clear()
-            self.signed[body] = now, request
-        # Handlers may change what is sent, but not what is sent next.
-        sent = copy(request)
-        sent.headers = request.headers.copy()
-        return sent
 
 
 class _PreparedCalls:

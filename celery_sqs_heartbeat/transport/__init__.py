@@ -60,13 +60,10 @@ class FedChannel(SettlingChannel):
         """
         try:
             yield
-        except (ClientError, UndefinedQueueException) as error:
+        except (ClientError, UndefinedQueueException, ConfigurationError) as error:
             if not self.heartbeat.leased.has_begun:
-                self.heartbeat.refuse(UnusableQueues(what, str(error)))
-            raise
-        except ConfigurationError as error:
-            if not self.heartbeat.leased.has_begun:
-                self.heartbeat.refuse(error)
+                is_ours = isinstance(error, ConfigurationError)
+                self.heartbeat.refuse(error if is_ours else UnusableQueues(what, str(error)))
             raise
 
     def _update_queue_cache(self, queue_name_prefix: str) -> None:

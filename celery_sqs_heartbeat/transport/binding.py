@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
-from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, UNSETTLED
+from celery_sqs_heartbeat.leases.events import NOT_DELIVERED, UNSETTLED, named
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.message import Arrived
 from celery_sqs_heartbeat.leases.received_as import RecentKeys
@@ -150,14 +150,9 @@ class OrphanedMessages:
         return True
 
     def _give_up(self, watch: Watch) -> None:
-        lease = watch.lease
         logger.error(
-            "sqs-heartbeat: message %s of %s, task %s[%s], was not settled, and nothing will "
-            "settle it any more: it %s",
-            lease.message_id,
-            lease.queue_url,
-            lease.task,
-            lease.task_id,
+            "sqs-heartbeat: %s, was not settled, and nothing will settle it any more: it %s",
+            named(watch.lease),
             "becomes visible again when its visibility timeout ends"
             if self._may_run_on
             else "is released, like that of a failed task",

@@ -12,7 +12,7 @@ from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from celery_sqs_heartbeat.common.escaping import get_logger, seconds
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED
+from celery_sqs_heartbeat.leases.events import DUE_LATER, NOT_DELIVERED, named
 from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.message import Arrived, is_fifo
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
@@ -192,13 +192,10 @@ class Deliverer:
     def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
         if self._heartbeat.first_time(f"held {lease.queue_url}"):
             logger.info(
-                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: this "
-                "is receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
-                "SQS. This is logged once per queue",
-                lease.message_id,
-                lease.queue_url,
-                lease.task,
-                lease.task_id,
+                "sqs-heartbeat: %s, is due in %.0f s and is held: this is receive %d, and its "
+                "queue allows %s (maxReceiveCount), too few for a wait at SQS. This is logged once "
+                "per queue",
+                named(lease),
                 wait,
                 lease.receive_count,
                 most,

@@ -79,9 +79,7 @@ class LeasedQueues:
         hold, terms = self.rules_of(lease).hold_eta, lease.terms
         if hold is not None:
             return hold
-        return policy.default_hold_eta(
-            visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
-        )
+        return policy.default_hold_eta(terms.visibility_timeout, terms.threshold)
 
     def check(self, urls: Mapping[str, str], config: BrokerConfig) -> None:
         """Check the queues with which a worker starts. Blocks on SQS once per queue.
@@ -198,18 +196,11 @@ class LeasedQueues:
         most calls. It serves workers without a prefetch limit: their number of messages could not
         be checked at the start.
         """
-        terms = [self.of(queue, timeout) for queue, timeout in self._timeouts.items()]
-        return min(
-            (
-                policy.most_leases(
-                    CALLS_PER_SECOND,
-                    visibility_timeout=each.visibility_timeout,
-                    threshold=each.threshold,
-                )
-                for each in terms
-            ),
-            default=math.inf,
-        )
+        kept = [
+            policy.most_leases(CALLS_PER_SECOND, terms.visibility_timeout, terms.threshold)
+            for terms in (self.of(queue, timeout) for queue, timeout in self._timeouts.items())
+        ]
+        return min(kept, default=math.inf)
 
     def follow(self, queue: str, queue_url: str) -> bool:
         """Note, and log once, that a queue's visibility timeout has changed.
@@ -280,11 +271,7 @@ class LeasedQueues:
             timeout=timeout,
             max_receive_count=self._queues.get(lease_url).max_receive_count,
             batch=batch if keeps_order else SQS.most_received,
-            wait=policy.longest_wait(
-                channel.wait_time_seconds,
-                visibility_timeout=timeout or 0,
-                threshold=terms.threshold,
-            ),
+            wait=policy.longest_wait(channel.wait_time_seconds, timeout or 0, terms.threshold),
             pause=float(channel.connection.polling_interval or 0),
             attributes=channel.wanted_attributes(),
         )

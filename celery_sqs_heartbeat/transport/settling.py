@@ -64,6 +64,7 @@ class TaskFailure:
 UNKNOWN = TaskFailure()
 
 
+@dataclass(frozen=True, repr=False)
 class Delays:
     """Finds the release delay after a failure.
 
@@ -72,9 +73,8 @@ class Delays:
     kombu's backoff policy, the setting.
     """
 
-    def __init__(self, heartbeat: Heartbeat, now: Callable[[], float] = clock.now) -> None:
-        self._heartbeat = heartbeat
-        self._now = now
+    heartbeat: Heartbeat
+    now: Callable[[], float] = clock.now
 
     def after(
         self,
@@ -97,7 +97,7 @@ class Delays:
         return delay
 
     def _log_wanted(self, lease: Lease, delay: float | None, *, is_last: bool, reason: str) -> None:
-        sent = None if delay is None else cut_release_delay(lease, delay, self._now())
+        sent = None if delay is None else cut_release_delay(lease, delay, self.now())
         logger.info(
             "sqs-heartbeat: task %s[%s] %s%s",
             lease.task,
@@ -119,7 +119,7 @@ class Delays:
 
     def _configured(self, lease: Lease, failure: Failure) -> float | None:
         try:
-            return choose_delay(self._heartbeat.leased.rules_of(lease).release_delay, failure)
+            return choose_delay(self.heartbeat.leased.rules_of(lease).release_delay, failure)
         except (WorkerShutdown, WorkerTerminate):
             # A signal handler raised it while the function happened to run.
             raise
@@ -129,13 +129,13 @@ class Delays:
 
     def _log_failed(self, lease: Lease, failure: Failure, error: BaseException) -> None:
         is_raised = not isinstance(error, UnusableDelay)
-        function = name_of(self._heartbeat.leased.rules_of(lease).release_delay)
+        function = name_of(self.heartbeat.leased.rules_of(lease).release_delay)
         queue = failure.queue.name
         logger.error(
             "sqs-heartbeat: the function %s, set as %s, failed: %s; message %s of queue %s, task "
             "%s[%s], is released with the default delay",
             function,
-            self._heartbeat.settings.place_of("release_delay", queue, lease.task),
+            self.heartbeat.settings.place_of("release_delay", queue, lease.task),
             f"{type(error).__name__}: {error}" if is_raised else error,
             lease.message_id,
             queue,
@@ -147,7 +147,7 @@ class Delays:
 
     def _warn_without_dead_letters(self, queue: QueueInfo) -> None:
         lacks = queue.is_known and queue.max_receive_count is None
-        if lacks and self._heartbeat.first_time(f"no dead-letter queue {queue.url}"):
+        if lacks and self.heartbeat.first_time(f"no dead-letter queue {queue.url}"):
             logger.warning(
                 "sqs-heartbeat: queue %s has no dead-letter queue: a message whose task always "
                 "fails is received again indefinitely. Give the queue a redrive policy",
@@ -155,11 +155,11 @@ class Delays:
             )
 
     def _failure(self, lease: Lease, ended: TaskFailure) -> Failure:
-        attributes = self._heartbeat.queues.get(lease.queue_url)
+        attributes = self.heartbeat.queues.get(lease.queue_url)
         sent = lease.sent_time
         return Failure(
             queue=QueueInfo(
-                name=self._heartbeat.leased.names[lease.queue_url],
+                name=self.heartbeat.leased.names[lease.queue_url],
                 url=lease.queue_url,
                 visibility_timeout=lease.terms.visibility_timeout,
                 max_receive_count=attributes.max_receive_count,

@@ -96,7 +96,7 @@ class WorkerHeartbeat(Heartbeat):
             leases=leases,
         )
         self._attendant = Attendant(
-            self.keeper,
+            keeper=self.keeper,
             hello=Hello(
                 pid=os.getpid(),
                 interval=settings.longest_sleep(),

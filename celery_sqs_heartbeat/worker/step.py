@@ -28,13 +28,8 @@ from celery_sqs_heartbeat.current.current_message import ReleaseMessage, current
 from celery_sqs_heartbeat.current.sharing import VARIABLE, shared_table
 from celery_sqs_heartbeat.errors import NoLease
 from celery_sqs_heartbeat.settings import PREFIX
+from celery_sqs_heartbeat.worker import versions
 from celery_sqs_heartbeat.worker.retrying import release_retries
-from celery_sqs_heartbeat.worker.versions import (
-    TESTED,
-    WorkerVersionsError,
-    installed,
-    require_versions,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +92,9 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
                 note_worker()
                 self._heartbeat = WorkerHeartbeat(parent)
         except ImportError as error:
-            raise WorkerVersionsError([str(error)], installed(), TESTED) from error
+            raise versions.WorkerVersionsError(
+                [str(error)], versions.installed(), versions.TESTED
+            ) from error
 
     def create(self, parent: Any) -> None:
         """Guard how the worker gives tasks to its pool, which exists by now."""
@@ -128,7 +125,7 @@ def _is_wanted(app: Any, flag: bool | None) -> bool:
             transport.driver_type,
         )
         return False
-    require_versions()
+    versions.require_versions()
     from celery_sqs_heartbeat.transport import Transport, register_transport
 
     register_transport()

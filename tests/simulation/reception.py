@@ -210,7 +210,7 @@ class SimulatedReceiving(Receiving):
             pause = 0.0 if self._is_stopping else FIRST_PAUSE
             world.clock.at(world.clock() + pause, partial(process.run, partial(self._end, poll)))
             return
-        if self._receiver._keeper.is_stuck(queue.lease_url):
+        if self._receiver.keeper.is_stuck(queue.lease_url):
             world.fail(f"{worker.name} polls a queue of which its keeper makes no calls")
         sent_at = poll.sent_at = worker.now()
         suspended = worker.suspended

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from celery_sqs_heartbeat.common import clock, threads
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.threads import AutoResetEvent, CallerThreads
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -65,19 +65,6 @@ def test_threads_that_are_idle_take_jobs_before_another_is_started() -> None:
         wait_until(lambda turn=turn: len(seen) > turn)
     # A thread counts as idle a moment after its job.
     assert len({*seen}) < 10
-    pool.close()
-
-
-def test_an_idle_thread_ends_and_another_takes_the_next_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(threads, "LINGER_SECONDS", 0.01)
-    pool = CallerThreads(1, "test-idle")
-    seen: list[threading.Thread] = []
-    for turn in (1, 2):
-        pool.submit(lambda: seen.append(threading.current_thread()))
-        wait_until(lambda turn=turn: len(seen) == turn and not seen[-1].is_alive())
-    assert len(set(seen)) == 2
     pool.close()
 
 

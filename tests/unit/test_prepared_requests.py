@@ -22,10 +22,8 @@ from hypothesis import given
 from moto import mock_aws
 
 from celery_sqs_heartbeat.leases.events import CallKind, Outcome
-from celery_sqs_heartbeat.sqs import sending
 from celery_sqs_heartbeat.sqs.clients import new_client
 from celery_sqs_heartbeat.sqs.sending import make_call, prepare_calls
-from celery_sqs_heartbeat.testing import FakeClock
 from tests.fuzz.shapes import FUZZ, answers
 from tests.support.answered import CONFIRMED, QUEUE, AnsweredClient, answer, call_of, config, texts
 
@@ -208,27 +206,6 @@ def test_a_repeated_request_is_signed_with_renewed_credentials(token: str | None
     headers = texts(answered.requests[-1])
     assert headers.get("x-amz-security-token") == token
     assert "Credential=AKIASECOND/" in headers["authorization"]
-
-
-def test_a_poll_like_the_last_is_sent_with_its_signature_for_five_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = FakeClock(1_000.0)
-    monkeypatch.setattr(sending.clock, "now", now)
-    credentials = Credentials("AKIAFIRST", "s")
-    answered = answered_with(credentials)
-
-    def poll() -> bool:
-        make_call(answered.client, "ReceiveMessage", {"QueueUrl": QUEUE})
-        return "Credential=AKIASECOND/" in texts(answered.requests[-1])["authorization"]
-
-    assert [poll(), poll()] == [False, False]
-    credentials.access_key = "AKIASECOND"
-    signed = []
-    for seconds in (4.9, 0.2):
-        now.advance(seconds)
-        signed.append(poll())
-    assert signed == [False, True]
 
 
 def test_handlers_see_and_change_each_repeated_request_but_not_the_next() -> None:

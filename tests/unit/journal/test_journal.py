@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ from tests.unit.journal.samples import (
     files_in,
     frames_of,
     journal_at,
-    run_journal,
 )
 
 INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"on_lost": "warn"})
@@ -219,16 +217,6 @@ def test_a_cleaner_of_old_files_does_no_harm(scene: Scene) -> None:
     assert scene.numbers == [1, 2]
 
 
-def test_an_event_that_cannot_be_written_costs_only_its_own_line(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
-    scene.journal(event_of(at=float("nan")))
-    scene.write()
-    assert scene.numbers == [2]
-    assert scene.counts == (1, 1)
-    assert "the journal does not work" in caplog.text
-
-
 def test_a_bug_of_its_own_does_not_end_the_thread(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,18 +236,6 @@ def test_a_bug_of_its_own_does_not_end_the_thread(
     assert scene.counts == (2, 1)
     assert "the journal does not work (a bug)" in caplog.text
     assert "Traceback" in caplog.text
-
-
-def test_a_worker_without_a_journal_thread_still_works(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def no_thread(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
-    run_journal(scene.folder)
-    assert "start a thread for the journal" in caplog.text
-    assert scene.files == []
 
 
 def test_a_disk_that_hangs_delays_no_one(
@@ -316,9 +292,8 @@ def test_a_second_keeper_continues_the_sequence_and_the_time_of_the_first(tmp_pa
 )
 @pytest.mark.parametrize("whole", [LINES, b""])
 def test_the_segment_of_a_dead_worker_is_closed_without_its_torn_line(
-    scene: Scene, caplog: pytest.LogCaptureFixture, whole: bytes, torn: bytes
+    scene: Scene, whole: bytes, torn: bytes
 ) -> None:
-    caplog.set_level(logging.INFO, "celery_sqs_heartbeat")
     path = scene.leave_behind(whole + torn)
     # A leftover of another one that can't be closed, because a folder is in the way.
     blocked = scene.leave_behind(name="dt=2020-01-01/worker=a/seg-1.jsonl.open")
@@ -328,7 +303,6 @@ def test_the_segment_of_a_dead_worker_is_closed_without_its_torn_line(
     assert not path.exists()
     closed = path.with_name("seg-1.jsonl.zst")
     assert (frames_of(closed) if whole else closed.exists()) == ([LINES] if whole else False)
-    assert "closed 1 segment of dead workers in the journal" in caplog.text
 
 
 def test_a_worker_that_died_between_closing_and_removing_is_not_read_twice(scene: Scene) -> None:

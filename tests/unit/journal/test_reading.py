@@ -172,8 +172,6 @@ EVENT = '{"v":1,"ts":1773500968500000,"seq":1,"ev":"task-started","wid":"w"'
         EVENT.replace(',"wid":"w"', "}"),
         EVENT.replace("1773500968500000", '"x"') + "}",
         EVENT.replace("1773500968500000", "999999999999999999") + "}",
-        EVENT.replace("1773500968500000", "true") + "}",
-        EVENT.replace('"seq":1', '"seq":1.5') + "}",
         EVENT + ',"lat_us":"long"}',
     ],
 )

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from mmap import mmap
 from typing import Any
 
@@ -115,13 +116,13 @@ class Attended:
         self.seconds = 0
         self.refusals: list[OSError] = []
         self.attendant = Attendant(
-            self.keeper,
+            keeper=self.keeper,
             hello=Hello(pid=os.getpid()),
             table=self.table,
             descriptors=(self.theirs.fileno(), 0),
             on_event=self.take_event,
             every_second=self.count_second,
-            start=self.start,
+            launch=self.start,
             clock=self.clock,
         )
         self.attendant.begin()
@@ -191,7 +192,7 @@ def test_both_sides_hear_each_other_and_a_handler_that_fails_affects_nothing_els
     assert [each[0] for each in child.heard()] == ["hello", "done"]
     assert attended.attendant.pid == child.pid
     bad = messages.event(LOST)
-    bad[1][list(Event.__slots__).index("cause")] = "bad handler"
+    bad[1][[each.name for each in fields(Event)].index("cause")] = "bad handler"
     line = {"name": ROOT, "level": 40, "text": "a line", "created": 1.0, "error": None}
     stats = ("stats", {"health": {"late": True}})
     child.say(bad, ("log", {}), messages.event(LOST), ("log", line), stats, ("over", "m"))

@@ -146,7 +146,7 @@ def test_a_message_that_lacks_fields_is_not_ignored(ends: Ends, message: list[An
 
 def test_orders_about_receiving_are_handled(ends: Ends) -> None:
     reception = Mock()
-    ends.elsewhere.end._reception = reception
+    ends.elsewhere.end.reception = reception
     for order in (messages.consume(3, [queue("q")]), ["cancel", 3, "q"], ["close", 3], ["end"]):
         assert ends.elsewhere.end.take([*order])
     ((channel, queues),) = [each.args for each in reception.consume.mock_calls]

@@ -224,7 +224,7 @@ def attendant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attendant]:
         held.add(lease_of("m", queue_url=f"{url}/1/q", expires_at=keeper.now() + 30), {})
         keeper.done("m")
         made = Attendant(
-            keeper,
+            keeper=keeper,
             hello=Hello(pid=os.getpid()),
             table=table,
             descriptors=(theirs.fileno(), shared_descriptor()),
@@ -250,7 +250,7 @@ def test_a_keeper_that_is_killed_while_it_flushes_has_a_successor_that_takes_its
     # That its flush takes longer than a hang is no reason to replace it.
     assert caplog.text.count(REPLACED) == 1
     assert attendant.pid != first
-    assert attendant._keeper.ending == 1
+    assert attendant.keeper.ending == 1
 
 
 def test_a_keeper_that_has_finished_exits_at_once_regardless_of_atexit_handlers(
