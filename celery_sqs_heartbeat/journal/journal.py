@@ -108,9 +108,15 @@ class Journal:
         if not self._before:
             facts = contract.fields_of_start(self._identity, info)
             self._put_worker_line(contract.WORKER_STARTED, **facts)
-        if self._shipper is not None:
-            self._shipper.start()
-        self._thread.start()
+        try:
+            if self._shipper is not None:
+                self._shipper.start()
+            self._thread.start()
+        except RuntimeError as error:
+            logger.warning(
+                "sqs-heartbeat: can't start a thread for the journal (%s): it stays empty", error
+            )
+            self._is_ending.set()
 
     def close(self, timeout: float = 5.0, *, has_stopped: bool = True) -> None:
         """Write what is left, close the segment and upload it, within a timeout in seconds.
@@ -192,13 +198,18 @@ class Journal:
             self._outage.clear(self._dropped)
 
     def _lines(self, waiting: list[tuple[int, _Make]]) -> Iterator[tuple[int, bytes]]:
-        """Yield each line with its time."""
+        """Yield each line with its time, except lines that can't be made."""
         # Each time, because the wall clock may be set, or the machine suspended.
         offset = round((self._wall() - self._clock()) * 1_000_000)
         origin = contract.Origin(wid=self._identity.wid, started_at=self._began_at, offset=offset)
         for number, make in waiting:
-            fields = make(number, origin)
-            yield fields["ts"], contract.line_of(fields)
+            try:
+                fields = make(number, origin)
+                line = contract.line_of(fields)
+            except Exception as error:
+                self._outage.note(error)
+            else:
+                yield fields["ts"], line
 
     def _recover(self) -> None:
         newest = 0 if self._recover_at == -math.inf else 2

@@ -29,6 +29,7 @@ from tests.unit.journal.samples import (
     files_in,
     frames_of,
     journal_at,
+    run_journal,
 )
 
 INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"on_lost": "warn"})
@@ -217,6 +218,16 @@ def test_a_cleaner_of_old_files_does_no_harm(scene: Scene) -> None:
     assert scene.numbers == [1, 2]
 
 
+def test_an_event_that_cannot_be_written_costs_only_its_own_line(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.journal(event_of(at=float("nan")))
+    scene.write()
+    assert scene.numbers == [2]
+    assert scene.counts == (1, 1)
+    assert "the journal does not work" in caplog.text
+
+
 def test_a_bug_of_its_own_does_not_end_the_thread(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,6 +247,18 @@ def test_a_bug_of_its_own_does_not_end_the_thread(
     assert scene.counts == (2, 1)
     assert "the journal does not work (a bug)" in caplog.text
     assert "Traceback" in caplog.text
+
+
+def test_a_worker_without_a_journal_thread_still_works(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    run_journal(scene.folder)
+    assert "start a thread for the journal" in caplog.text
+    assert scene.files == []
 
 
 def test_a_disk_that_hangs_delays_no_one(
