@@ -8,9 +8,8 @@ from __future__ import annotations
 import click
 
 from celery_sqs_heartbeat.cli.doctor import doctor
-from celery_sqs_heartbeat.cli.grafana import grafana
 from celery_sqs_heartbeat.cli.iam import iam
-from celery_sqs_heartbeat.cli.report import report
+from celery_sqs_heartbeat.cli.report import grafana, report
 from celery_sqs_heartbeat.cli.status import status
 from celery_sqs_heartbeat.cli.tune import tune
 

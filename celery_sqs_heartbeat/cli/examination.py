@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from celery_sqs_heartbeat.cli.app import AppFacts, import_tasks, is_made_up, queue_names, read_app
 from celery_sqs_heartbeat.cli.app_rules import ANY_BROKER, APPS, POLLING, SQS, no_app
-from celery_sqs_heartbeat.cli.broker import Broker
 from celery_sqs_heartbeat.cli.fifo_rules import FIFO, ORDERED
 from celery_sqs_heartbeat.cli.findings import Finding, worst_first
 from celery_sqs_heartbeat.cli.machine import MACHINE, VERSIONS, read_machine
@@ -24,18 +24,10 @@ from celery_sqs_heartbeat.cli.queue_rules import READ, TIMING
 from celery_sqs_heartbeat.cli.queues import QueueFacts, QueueInspector
 from celery_sqs_heartbeat.worker.settings import naming, unknown_queues
 
+_OF_APPS = (APPS, ANY_BROKER, SQS, POLLING, VERSIONS, MACHINE)
+_OF_QUEUES = (UNASKED, NAMED, ASKED, TOGETHER, READ, TIMING, FIFO, ORDERED)
 #: All rules, ordered by number.
-RULES = sorted(
-    {
-        rule.id: rule
-        for table in (
-            *(APPS, ANY_BROKER, SQS, POLLING, UNASKED, NAMED, ASKED, TOGETHER),
-            *(READ, TIMING, FIFO, ORDERED, VERSIONS, MACHINE),
-        )
-        for rule in table
-    }.values(),
-    key=lambda rule: rule.id[-3:],
-)
+RULES = sorted(itertools.chain(*_OF_APPS, *_OF_QUEUES), key=lambda rule: rule.id[-3:])
 
 
 def examine(
@@ -59,8 +51,8 @@ def examine(
     broken = import_tasks(app)
     facts = read_app(app, pool=pool, concurrency=concurrency, broken_tasks=broken)
     findings = [*check_offline(facts), *VERSIONS.check(facts)]
-    if facts.broker.is_sqs and facts.broker.fault is None:
-        findings += _examine_online(app, facts, queues)
+    if facts.broker.sqs is not None:
+        findings += _examine_online(app, facts, QueueInspector(facts.broker.sqs), queues)
     rename = naming(app)
     return worst_first(finding.naming(rename) for finding in findings)
 
@@ -84,13 +76,15 @@ def check_offline(facts: AppFacts) -> list[Finding]:
     return findings
 
 
-def _examine_online(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterator[Finding]:
+def _examine_online(
+    app: Any, facts: AppFacts, inspector: QueueInspector, chosen: Iterable[str]
+) -> Iterator[Finding]:
     yield from POLLING.check(facts)
-    asked: list[QueueFacts] = []
+    names: list[str] = []
+    known: list[str] = []
     if facts.queue_fault is None:
         # Celery adds the others when they are looked up.
-        known = set(app.amqp.queues)
-        names: list[str] = []
+        known = list(app.amqp.queues)
         try:
             names = queue_names(app, chosen)
         except KeyError as error:
@@ -98,14 +92,11 @@ def _examine_online(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
         else:
             if not names:
                 yield nothing_consumed.found()
-        inspector = QueueInspector(Broker.of_app(app))
-        asked = [replace(inspector.inspect(name), is_known=name in known) for name in names]
-        if names:
-            for name in unknown_queues(app, facts.settings.queues):
-                queue = inspector.look(name)
-                yield from NAMED.check(queue, tuple(app.amqp.queues), queue=name)
+    asked = [replace(inspector.inspect(name), is_known=name in known) for name in names]
     for queue in asked:
         yield from check_queue(facts, queue)
+    for name in unknown_queues(app, facts.settings.queues) if names else ():
+        yield from NAMED.check(inspector.look(name), tuple(app.amqp.queues), queue=name)
     yield from TOGETHER.check(asked)
     yield from MACHINE.check(facts, read_machine(facts.settings, asked))
 

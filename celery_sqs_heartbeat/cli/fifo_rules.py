@@ -97,8 +97,8 @@ def one_group(app: AppFacts, queue: QueueFacts) -> list[Found]:
     Fix: Send with a group, such as apply_async(..., MessageGroupId="A17"). Use one group for each
     thing whose order matters.
     """
-    groups = app.sending.groups
-    is_one = not app.sending.may_name_groups and len(groups) < 2
+    groups = app.groups
+    is_one = not app.may_name_groups and len(groups) < 2
     return when(is_one, value=next(iter(groups), KOMBUS_GROUP))
 
 
@@ -141,7 +141,7 @@ def same_id(app: AppFacts, queue: QueueFacts) -> list[Found]:
     Fix: Remove MessageDeduplicationId from task_routes. Pass it to apply_async instead, with a
     value that identifies the work to do once.
     """
-    routes = app.sending.deduplicated_routes
+    routes = app.deduplicated_routes
     return when(routes, "task_routes", ", ".join(routes))
 
 

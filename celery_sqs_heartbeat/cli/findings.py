@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import Counter
+import shutil
+import textwrap
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from celery_sqs_heartbeat.cli.output import Styled, explanation
-from celery_sqs_heartbeat.common.escaping import counted
+import click
+
+from celery_sqs_heartbeat.common.escaping import counted, escaped
+
+#: The widest line for sentences, on any terminal: longer lines are hard to read.
+MAX_TEXT_WIDTH = 100
+#: Where the text of a finding begins.
+_INDENT = " " * 9
 
 
 class Severity(enum.Enum):
@@ -25,37 +33,50 @@ class Severity(enum.Enum):
 #: The name of a setting, with keys in it, before its value or its fault.
 _SETTING = re.compile(r"(?:task '.*?': )?\w+(?:\[[^\]]*\])*(?=[=:])")
 _LETTERS = {"E": Severity.ERROR, "W": Severity.WARNING, "I": Severity.INFO, "P": Severity.OK}
-#: A severity's label, and what to call one or several such findings.
+#: A severity's label, its color, and what to call one or several such findings.
 _SHOWN = {
-    Severity.ERROR: (Styled("ERROR", "red"), "error", "errors"),
-    Severity.WARNING: (Styled("WARNING", "yellow"), "warning", "warnings"),
-    Severity.INFO: (Styled("NOTE", "cyan"), "note", "notes"),
-    Severity.OK: (Styled("OK", "green"), "check passed", "checks passed"),
+    Severity.ERROR: ("ERROR", "red", "error", "errors"),
+    Severity.WARNING: ("WARNING", "yellow", "warning", "warnings"),
+    Severity.INFO: ("NOTE", "cyan", "note", "notes"),
+    Severity.OK: ("OK", "green", "check passed", "checks passed"),
 }
 #: The texts of each rule without docstrings.
 _NO_TEXTS = "Python's option -OO removed the reason. Fix: Run the doctor without -OO."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One result of a check.
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of finding.
 
     Attributes:
         id: Never changes its meaning, so scripts can rely on it.
         title: What is the case.
         why: Why it matters.
         fix: What to do; empty if nothing.
+    """
+
+    id: str
+    title: str
+    why: str
+    fix: str
+
+    @property
+    def severity(self) -> Severity:
+        """The severity, by the letter in the id: E, W, I, or P (passed)."""
+        return _LETTERS[self.id[-4]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Kind):
+    """One result of a check.
+
+    Attributes:
         queue: The queue that the finding is about, as Celery names it.
         setting: The setting that the finding is about.
         value: The value that was found, as text. If it begins with the setting's name, it is a
             complete sentence.
     """
 
-    severity: Severity
-    id: str
-    title: str
-    why: str
-    fix: str
     queue: str | None = None
     setting: str | None = None
     value: str | None = None
@@ -70,7 +91,7 @@ class Finding:
 
     def as_plain(self) -> dict[str, str | None]:
         """Return the finding as its JSON object."""
-        return {**asdict(self), "severity": self.severity.value}
+        return {"severity": self.severity.value, **asdict(self)}
 
 
 class Found(NamedTuple):
@@ -93,38 +114,17 @@ def faults(sentences: Iterable[str]) -> list[Found]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One kind of finding. The letter in its id is its severity: E, W, I, or P (passed).
+class Rule(Kind):
+    """A kind of finding, and a check that takes facts and returns what it found."""
 
-    Attributes:
-        check: Takes facts and returns what it found.
-    """
-
-    id: str
-    title: str
-    why: str
-    fix: str
     check: Callable[..., Iterable[Found]]
-
-    @property
-    def severity(self) -> Severity:
-        """The severity, read from the id."""
-        return _LETTERS[self.id.rpartition("-")[2][0]]
 
     def found(
         self, setting: str | None = None, value: object = None, queue: str | None = None
     ) -> Finding:
         """Return a finding of this kind."""
-        return Finding(
-            severity=self.severity,
-            id=self.id,
-            title=self.title,
-            why=self.why,
-            fix=self.fix,
-            queue=queue,
-            setting=setting,
-            value=None if value is None else str(value),
-        )
+        text = None if value is None else str(value)
+        return Finding(self.id, self.title, self.why, self.fix, queue, setting, text)
 
 
 class RuleTable(list[Rule]):
@@ -135,9 +135,8 @@ class RuleTable(list[Rule]):
 
         def add(check: Callable[..., Iterable[Found]]) -> Rule:
             why, _, fix = " ".join((check.__doc__ or _NO_TEXTS).split()).partition("Fix: ")
-            made = Rule(id_, title, why.strip(), fix, check)
-            self.append(made)
-            return made
+            self.append(Rule(id_, title, why.strip(), fix, check))
+            return self[-1]
 
         return add
 
@@ -166,16 +165,16 @@ def _natural(name: str) -> list[tuple[str, int]]:
 def as_lines(findings: Iterable[Finding]) -> list[str]:
     """Return findings for people. Those that differ only in their queue or value are grouped.
 
-    The last line has the counts of the groups.
+    The last line has the counts of the groups. A terminal and a file get the same text:
+    `click.echo` removes the colors if the output is not a terminal.
     """
-    groups: dict[object, list[Finding]] = {}
+    groups: dict[object, list[Finding]] = defaultdict(list)
     for finding in findings:
         setting = None if _says_all(finding) else finding.setting
-        key = (finding.id, setting, finding.queue is None)
-        groups.setdefault(key, []).append(finding)
+        groups[finding.id, setting, finding.queue is None].append(finding)
     lines = [line for group in groups.values() for line in _lines_of(group)]
     counts = Counter(first.severity for first, *_ in groups.values())
-    summary = [counted(counts[severity], *nouns) for severity, (_, *nouns) in _SHOWN.items()]
+    summary = [counted(counts[severity], *nouns) for severity, (_, _, *nouns) in _SHOWN.items()]
     return [*lines, *([""] if lines and lines[-1] else []), f"{', '.join(summary)}."]
 
 
@@ -196,9 +195,28 @@ def headline(group: Sequence[Finding]) -> str:
 
 def _lines_of(group: Sequence[Finding]) -> list[str]:
     first = group[0]
-    texts = {"Why": first.why, "Fix": first.fix} if first.severity is not Severity.OK else {}
-    label, *_ = _SHOWN[first.severity]
-    return explanation(label, headline(group), _values_of(group), texts, first.id)
+    label, color, *_ = _SHOWN[first.severity]
+    head, *lines = _wrapped(headline(group))
+    lines.insert(0, f"{click.style(f'{label:8}', fg=color, bold=True)} {head.lstrip()}")
+    for value in _values_of(group):
+        lines += _wrapped(value, "- ")
+    if first.severity is Severity.OK:
+        return lines
+    for name, text in (("Why", first.why), ("Fix", first.fix)):
+        lines += _wrapped(text, f"{name}: ") if text else []
+    return [*lines, _INDENT + click.style(first.id, dim=True), ""]
+
+
+def _wrapped(text: str, start: str = "") -> list[str]:
+    """Return the wrapped lines of a text after its start. Words, such as settings, stay whole."""
+    return textwrap.wrap(
+        escaped(" ".join(text.split())),
+        min(shutil.get_terminal_size().columns, MAX_TEXT_WIDTH),
+        initial_indent=_INDENT + start,
+        subsequent_indent=_INDENT + " " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _values_of(group: Sequence[Finding]) -> list[str]:
@@ -218,4 +236,4 @@ def _queues(group: Sequence[Finding], *, with_values: bool) -> str:
         for each in group
     ]
     is_one = len({each.queue for each in group}) == 1
-    return f"queue {', '.join(names)}" if is_one else f"queues {', '.join(names)}"
+    return f"{'queue' if is_one else 'queues'} {', '.join(names)}"

@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from celery_sqs_heartbeat.cli.app import AppFacts
@@ -111,37 +110,29 @@ def _probe_journal(journal: str | None) -> Probed:
 
 
 def _probe_folder(root: Root) -> Probed:
-    nearest = _nearest(root.folder)
+    # The folder itself, or the nearest parent that exists.
+    above = (root.folder, *root.folder.parents)
+    nearest = next(each for each in above if os.path.lexists(each))
     try:
         if nearest.is_relative_to(root.top):
             root.check(nearest)
         if nearest == root.folder:
-            _write_in(nearest)
+            place = nearest / f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
+            with create(place) as file:
+                try:
+                    write_all(file, _SAMPLE)
+                finally:
+                    place.unlink()
         else:
-            _make_in(nearest)
+            os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=nearest))
         status = os.statvfs(nearest)
     except OSError as error:
-        return Probed(Place.UNUSABLE, _reason(error))
+        return _unusable(error)
     return Probed(space=status.f_bavail * status.f_frsize)
 
 
-def _nearest(path: Path) -> Path:
-    """Return the path itself or the nearest parent that exists."""
-    return next(each for each in (path, *path.parents) if os.path.lexists(each))
-
-
-def _write_in(path: Path) -> None:
-    place = path / f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
-    with create(place) as file:
-        try:
-            write_all(file, _SAMPLE)
-        finally:
-            place.unlink()
-
-
-def _make_in(parent: Path) -> None:
-    """Make a folder in the deepest existing parent, and remove it."""
-    os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=parent))
+def _unusable(error: OSError) -> Probed:
+    return Probed(Place.UNUSABLE, error.strerror or str(error))
 
 
 def _probe_bucket(target: Destination, space: int | None) -> Probed:
@@ -174,12 +165,8 @@ def _probe_page(address: str | None) -> Probed:
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
             return Probed(Place.OURS)
-        return Probed(Place.UNUSABLE, _reason(error))
+        return _unusable(error)
     return Probed()
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
 
 
 @MACHINE.rule("SQSHB-E501", "this machine's clock is wrong")

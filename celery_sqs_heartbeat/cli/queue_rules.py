@@ -167,7 +167,7 @@ def retried(app: AppFacts, queue: QueueFacts) -> list[Found]:
     count = queue.max_receive_count
     if count is None:
         return []
-    sent = [task for task in app.retried_tasks if not _is_released(app, queue, task)]
+    sent = _retried(app, queue, is_released=False)
     return _of_tasks(count, [_runs(task, app, count) for task in sent])
 
 
@@ -183,14 +183,21 @@ def few_for_retries(app: AppFacts, queue: QueueFacts) -> list[Found]:
         return []
     cut_short = [
         f"{task.name} (max_retries {task.retries})"
-        for task in app.retried_tasks
-        if _is_released(app, queue, task) and task.retries is not None and task.retries >= count
+        for task in _retried(app, queue, is_released=True)
+        if task.retries is not None and task.retries >= count
     ]
     return _of_tasks(count, cut_short)
 
 
-def _is_released(app: AppFacts, queue: QueueFacts, task: TaskFacts) -> bool:
-    return app.settings.releases_retries(queue.name, task.name)
+def _retried(app: AppFacts, queue: QueueFacts, *, is_released: bool) -> list[TaskFacts]:
+    """Return the tasks that retry themselves, by a release or not, and outlive their start."""
+    return [
+        task
+        for task in app.tasks
+        if task.acks_late
+        and task.retries != 0
+        and app.settings.releases_retries(queue.name, task.name) is is_released
+    ]
 
 
 def _of_tasks(max_receive_count: int, said: Sequence[str]) -> list[Found]:

@@ -13,8 +13,7 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat.cli.settings_code import as_settings
-from celery_sqs_heartbeat.cli.tune import tune
+from celery_sqs_heartbeat.cli.tune import as_settings, tune
 from celery_sqs_heartbeat.pipeline import faults, jobs, path_checks
 from celery_sqs_heartbeat.pipeline.advice import Row
 from celery_sqs_heartbeat.pipeline.survey import Measured, Survey

@@ -19,7 +19,7 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
+from celery_sqs_heartbeat.cli import sqs_heartbeat
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
 from celery_sqs_heartbeat.pipeline import jobs, spark
@@ -408,7 +408,7 @@ def test_an_existing_page_survives_a_full_disk(home: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(whole_files.Path, "write_bytes", fill)
+        full.setattr(Path, "write_bytes", fill)
         result = call(sqs_heartbeat, ["report", JOURNAL])
     assert_one_line(result, REFUSED, "No space left on device")
     assert out.read_text() == "the old page"

@@ -13,8 +13,8 @@ import pytest
 
 import celery_sqs_heartbeat
 from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
-from celery_sqs_heartbeat.cli.settings_code import as_text
 from celery_sqs_heartbeat.cli.status import lines_of
+from celery_sqs_heartbeat.cli.tune import as_line
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
 from celery_sqs_heartbeat.journal.__main__ import text_of
 from celery_sqs_heartbeat.journal.fields import fields_of
@@ -137,6 +137,6 @@ def test_names_can_not_add_lines_to_the_settings_to_paste() -> None:
         fault="",
         confidence="high",
     )
-    _, line = as_text([verdict]).split("\n")
+    line = as_line(verdict)
     assert line.startswith("# OK")
     assert is_harmless(line)

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from celery import Celery
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.broker import Broker
+from celery_sqs_heartbeat.cli.app import Broker
 from celery_sqs_heartbeat.leases.events import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -84,9 +84,9 @@ PLAIN_OF_CLASS = {
         for name in ("owner", "name", "why", "by", "call", "since", "instead", "only")
     ),
     # The contents of task_routes.
-    *(("SendingFacts", name) for name in ("groups", "deduplicated_routes")),
+    *(("AppFacts", name) for name in ("groups", "deduplicated_routes")),
     # An object whose repr is its address.
-    ("Broker", "channel"),
+    ("BrokerFacts", "sqs"),
     # Our settings by name, without the token.
     ("WorkerInfo", "settings"),
     # The path of a function, and the writer of a journal.
@@ -220,6 +220,6 @@ def test_the_brokers_keys_are_not_shown() -> None:
         },
         "sts_role_arn": f"arn:aws:iam::1:role/{SECRET}",
     }
-    shown = repr(Broker.of_app(app))
+    shown = repr(Broker(app).config)
     assert SECRET not in shown
     assert "region='eu-west-1'" in shown

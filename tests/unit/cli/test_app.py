@@ -117,22 +117,22 @@ def group_of(name: str, *_: Any, **__: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("routes", "groups", "may_name", "deduplicated"),
     [
-        (None, set(), False, ()),
-        ({"a": "q.fifo", "b": {"queue": "q.fifo"}}, set(), False, ()),
-        ({"a.*": {"MessageGroupId": "A17"}, "b": {"MessageGroupId": 4}}, {"A17", "4"}, False, ()),
-        ([{"a": {"MessageGroupId": "A17"}}, {"b": {}}], {"A17"}, False, ()),
-        ([[(re.compile("a.*"), {"MessageDeduplicationId": "x"})]], set(), False, ("a.*",)),
-        (group_of, set(), True, ()),
-        ([group_of, {"a": {"MessageGroupId": "A17"}}], {"A17"}, True, ()),
-        ("proj.routes.group_of", set(), True, ()),
+        (None, set(), False, []),
+        ({"a": "q.fifo", "b": {"queue": "q.fifo"}}, set(), False, []),
+        ({"a.*": {"MessageGroupId": "A17"}, "b": {"MessageGroupId": 4}}, {"A17", "4"}, False, []),
+        ([{"a": {"MessageGroupId": "A17"}}, {"b": {}}], {"A17"}, False, []),
+        ([[(re.compile("a.*"), {"MessageDeduplicationId": "x"})]], set(), False, ["a.*"]),
+        (group_of, set(), True, []),
+        ([group_of, {"a": {"MessageGroupId": "A17"}}], {"A17"}, True, []),
+        ("proj.routes.group_of", set(), True, []),
     ],
 )
 def test_groups_and_ids_in_routes_are_read(
-    routes: Any, groups: set[str], may_name: bool, deduplicated: tuple[str, ...]
+    routes: Any, groups: set[str], may_name: bool, deduplicated: list[str]
 ) -> None:
-    sending = read_app(app_with(task_routes=routes)).sending
-    assert (sending.groups, sending.may_name_groups) == (groups, may_name)
-    assert sending.deduplicated_routes == deduplicated
+    facts = read_app(app_with(task_routes=routes))
+    assert (facts.groups, facts.may_name_groups) == (groups, may_name)
+    assert facts.deduplicated_routes == deduplicated
 
 
 def test_code_that_sends_may_name_a_group() -> None:
@@ -142,12 +142,12 @@ def test_code_that_sends_may_name_a_group() -> None:
     app = app_with()
     before_task_publish.connect(name_a_group)
     try:
-        assert read_app(app).sending.may_name_groups
+        assert read_app(app).may_name_groups
     finally:
         before_task_publish.disconnect(name_a_group)
-    assert not read_app(app).sending.may_name_groups
+    assert not read_app(app).may_name_groups
     app.task(name="proj.step", base=GroupingTask)(step)
-    assert read_app(app).sending.may_name_groups
+    assert read_app(app).may_name_groups
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from celery_sqs_heartbeat.cli.options import Concurrency
+from celery_sqs_heartbeat.cli.doctor import Concurrency
 from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN
 from tests.support.markdown import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat.cli.grafana import FILES, grafana
+from celery_sqs_heartbeat.cli.report import FILES, grafana
 from celery_sqs_heartbeat.common.exits import DONE, REFUSED
 
 SOURCE = files("celery_sqs_heartbeat.observe") / "grafana"

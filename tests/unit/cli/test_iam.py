@@ -55,7 +55,8 @@ def test_a_url_is_read(url: str, region: str | None, account: str | None, name: 
     ],
 )
 def test_an_arn_is_read_and_rebuilt(arn: str) -> None:
-    assert QueuePlace.of_arn(arn).arn == arn
+    place = QueuePlace.of_arn(arn)
+    assert place.arn("sqs", place.name) == arn
 
 
 #: What each policy is made of, beside the names of the queues.

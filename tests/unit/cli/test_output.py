@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import runpy
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,7 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.cli import output
-from celery_sqs_heartbeat.cli.output import Styled, table
+from celery_sqs_heartbeat.cli.status import WATCH_SECONDS, Styled, keep_drawing, table
 from celery_sqs_heartbeat.common.exits import REFUSED, Command
 from celery_sqs_heartbeat.testing import server
 from tests.support.workers import ROOT
@@ -56,12 +56,12 @@ def drawn(
     screen = io.StringIO()
     with monkeypatch.context() as patched:
         patched.setattr(screen, "isatty", lambda: is_terminal)
-        patched.setattr(output.sys, "stdout", screen)
-        patched.setattr(output.time, "sleep", pause)
+        patched.setattr(sys, "stdout", screen)
+        patched.setattr(time, "sleep", pause)
         patched.setenv("COLUMNS", "20")
         patched.setenv("LINES", "6")
-        output.watch(lambda: lines, 1.5, color=False)
-    assert pauses == [1.5, 1.5]
+        keep_drawing(lambda: lines, color=False)
+    assert pauses == [WATCH_SECONDS] * 2
     return screen.getvalue()
 
 

@@ -17,14 +17,14 @@ from botocore.exceptions import (
     ParamValidationError,
 )
 
-from celery_sqs_heartbeat.cli.broker import Broker
+from celery_sqs_heartbeat.cli.app import Broker
 from celery_sqs_heartbeat.cli.queues import (
     Answer,
     QueueFacts,
     QueueInspector,
     Tried,
     of_error,
-    of_payload,
+    skew_of,
     whether_permitted,
 )
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
@@ -61,10 +61,12 @@ def refusal(code: str, status: int = 400, operation: str = "GetQueueAttributes")
         (refusal("SignatureDoesNotMatch", 403), Tried.CREDENTIALS, "SignatureDoesNotMatch"),
         (refusal("InvalidClientTokenId", 403), Tried.CREDENTIALS, "InvalidClientTokenId"),
         (refusal("ExpiredToken", 403), Tried.CREDENTIALS, "ExpiredToken"),
+        (refusal("IncompleteSignature"), Tried.CREDENTIALS, "IncompleteSignature"),
         (refusal("AccessDenied", 403, "AssumeRole"), Tried.CREDENTIALS, "AssumeRole: AccessDenied"),
         (refusal("Forbidden", 403, "GetRole"), Tried.CREDENTIALS, "GetRole: Forbidden"),
         (refusal("RequestThrottled"), Tried.BUSY, "RequestThrottled"),
         (refusal("InternalError", 500), Tried.BUSY, "InternalError"),
+        (refusal("InternalError"), Tried.BUSY, "InternalError"),
         (refusal("Whatever", 503), Tried.BUSY, "Whatever"),
         (refusal("InvalidAttributeName"), Tried.REFUSED, "InvalidAttributeName"),
         (refusal(""), Tried.REFUSED, "unknown"),
@@ -82,7 +84,7 @@ def refusal(code: str, status: int = 400, operation: str = "GetQueueAttributes")
     ],
 )
 def test_an_error_becomes_an_answer(error: Exception, tried: Tried, reason: str) -> None:
-    answer = of_error(error, "GetQueueAttributes", ENDPOINT, 0.0, 0.0)
+    answer = of_error(error, "GetQueueAttributes", ENDPOINT)
     where = f" at {ENDPOINT}" if tried is Tried.UNREACHABLE else ""
     assert answer == Answer(tried=tried, reason=f"{reason}{where}")
     assert SECRET not in repr(answer)
@@ -113,15 +115,11 @@ def test_a_call_that_cant_succeed_shows_its_permission(answer: Answer, tried: Tr
         (None, None),
     ],
 )
-def test_the_clock_is_compared_at_the_middle_of_the_call(
+def test_the_clock_is_compared_with_the_date_of_an_answer(
     date: str | None, skew: float | None
 ) -> None:
     headers = {} if date is None else {"date": date}
-    payload = {"ResponseMetadata": {"HTTPHeaders": headers}}
-    assert of_payload(payload, 99.0, 101.0).skew == skew
-    error = refusal("SignatureDoesNotMatch", 403)
-    error.response["ResponseMetadata"]["HTTPHeaders"] = headers
-    assert of_error(error, "GetQueueAttributes", ENDPOINT, 99.0, 101.0).skew == skew
+    assert skew_of({"ResponseMetadata": {"HTTPHeaders": headers}}, 100.0) == skew
 
 
 @pytest.fixture
@@ -132,7 +130,7 @@ def proxy(server: SimulatedServer) -> Iterator[FaultProxy]:
 
 def inspector(proxy: FaultProxy, **options: Any) -> QueueInspector:
     app = app_at(proxy.broker_url, options=options)
-    return QueueInspector(Broker.of_app(app), clock=lambda: 1_700_000_000.0)
+    return QueueInspector(Broker(app), clock=lambda: 1_700_000_000.0)
 
 
 def tried(queue: QueueFacts) -> dict[str, Tried]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.cli.app import AppFacts, SendingFacts, TaskFacts
+from celery_sqs_heartbeat.cli.app import AppFacts, BrokerFacts, TaskFacts
 from celery_sqs_heartbeat.cli.app_rules import APPS, POLLING
-from celery_sqs_heartbeat.cli.broker import BrokerFacts
 from celery_sqs_heartbeat.cli.examination import RULES, check_offline, check_queue
 from celery_sqs_heartbeat.cli.findings import Finding, Severity, worst_first
 from celery_sqs_heartbeat.cli.machine import MACHINE, VERSIONS, MachineFacts, Place, Probed
@@ -37,7 +36,7 @@ SOUND_QUEUE = {
     "ApproximateNumberOfMessagesNotVisible": 0,
 }
 HIGH = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
-TWO_GROUPS = SendingFacts(groups=frozenset({"A17", "B4"}))
+TWO_GROUPS = frozenset({"A17", "B4"})
 EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
 SENT_BY_A = Settings(tasks={"a": Rules(fifo_retry="send")})
 #: All retries are sent but those of one task.
@@ -95,7 +94,7 @@ def fifo(
         attributes={key: str(value) for key, value in read.items()},
         dead_letters=dead and Answer(tried=dead),
     )
-    return seen(check_queue(AppFacts(**{"sending": TWO_GROUPS, **facts}), known))
+    return seen(check_queue(AppFacts(**{"groups": TWO_GROUPS, **facts}), known))
 
 
 def absent(name: str = "q", *, broker: BrokerFacts | None = None, **facts: Any) -> Seen:
@@ -255,14 +254,14 @@ FOUND: list[tuple[Seen, str]] = [
     (fifo(dead=None), ""),
     (fifo({"DeduplicationScope": "queue"}), "W024"),
     (fifo({"FifoThroughputLimit": "perQueue", "DeduplicationScope": "queue"}), "I025"),
-    (fifo(sending=SendingFacts()), "I026"),
-    (fifo(sending=SendingFacts(groups=frozenset({"A17"}))), "I026"),
-    (fifo(sending=SendingFacts(may_name_groups=True)), ""),
+    (fifo(groups=frozenset()), "I026"),
+    (fifo(groups=frozenset({"A17"})), "I026"),
+    (fifo(groups=frozenset(), may_name_groups=True), ""),
     (fifo({"ContentBasedDeduplication": "true"}), "I028"),
     (fifo({"ContentBasedDeduplication": "true"}, **ruled(fifo_retry="send")), "W027"),
     (fifo({"ContentBasedDeduplication": "true"}, **ruled(fifo="parallel")), "W027"),
     (fifo(**ruled(fifo_retry="send")), ""),
-    (fifo(sending=SendingFacts(may_name_groups=True, deduplicated_routes=["a", "b"])), "W029"),
+    (fifo(deduplicated_routes=["a", "b"]), "W029"),
     (fifo(acks_late=False, tasks=EARLY), "W030"),
     (fifo(acks_late=False), "W030"),
     (fifo(tasks=EARLY), "W030"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -14,7 +15,7 @@ import pytest
 from celery import Celery
 from click.testing import Result
 
-from celery_sqs_heartbeat.cli import output, pages
+from celery_sqs_heartbeat.cli import pages
 from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
 from celery_sqs_heartbeat.cli.status import lines_of, readable
 from celery_sqs_heartbeat.leases.events import Outcome
@@ -286,7 +287,7 @@ def test_a_watch_asks_again_until_it_is_interrupted(
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     result = run(f"--url {scene.url} --watch")
     assert result.exit_code == 0
     assert pauses == [1.0] * 3
