@@ -9,6 +9,8 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import click
@@ -41,45 +43,43 @@ _SHOWN = {
     Severity.OK: ("OK", "green", "check passed", "checks passed"),
 }
 #: The texts of each rule without docstrings.
-_NO_TEXTS = "Python's option -OO removed the reason. Fix: Run the doctor without -OO."
+_NO_TEXTS = "see its id\nPython's option -OO removed the texts. Fix: Run the doctor without -OO."
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of finding.
+class Finding:
+    """One result of a check.
 
     Attributes:
         id: Never changes its meaning, so scripts can rely on it.
         title: What is the case.
         why: Why it matters.
         fix: What to do; empty if nothing.
-    """
-
-    id: str
-    title: str
-    why: str
-    fix: str
-
-    @property
-    def severity(self) -> Severity:
-        """The severity, by the letter in the id: E, W, I, or P (passed)."""
-        return _LETTERS[self.id[-4]]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding(Kind):
-    """One result of a check.
-
-    Attributes:
         queue: The queue that the finding is about, as Celery names it.
         setting: The setting that the finding is about.
         value: The value that was found, as text. If it begins with the setting's name, it is a
             complete sentence.
     """
 
+    id: str
+    title: str
+    why: str
+    fix: str
     queue: str | None = None
     setting: str | None = None
     value: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """The severity, by the letter in the id: E, W, I, or P (passed)."""
+        return _LETTERS[self.id[-4]]
+
+    def at(
+        self, setting: str | None = None, value: object = None, queue: str | None = None
+    ) -> Finding:
+        """Return this finding about a place."""
+        text = None if value is None else str(value)
+        return replace(self, setting=setting, value=text, queue=queue)
 
     def naming(self, rename: Callable[[str], str]) -> Finding:
         """Return the finding with `rename` applied to each of its texts."""
@@ -113,42 +113,31 @@ def faults(sentences: Iterable[str]) -> list[Found]:
     return [Found(name and name[0], sentence) for name, sentence in names]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Kind):
-    """A kind of finding, and a check that takes facts and returns what it found."""
+class Rule(NamedTuple):
+    """A kind of finding, and the function that finds it.
 
+    Attributes:
+        finding: What is found, without a place.
+        facts: The names of the function's parameters.
+    """
+
+    finding: Finding
+    facts: frozenset[str]
     check: Callable[..., Iterable[Found]]
 
-    def found(
-        self, setting: str | None = None, value: object = None, queue: str | None = None
-    ) -> Finding:
-        """Return a finding of this kind."""
-        text = None if value is None else str(value)
-        return Finding(self.id, self.title, self.why, self.fix, queue, setting, text)
 
+def rules_in(module: ModuleType) -> Iterator[Rule]:
+    """Yield the rules of a module: its functions with names such as `w205`, for SQSHB-W205.
 
-class RuleTable(list[Rule]):
-    """Rules that take the same facts."""
-
-    def rule(self, id_: str, title: str) -> Callable[[Callable[..., Iterable[Found]]], Rule]:
-        """Add a rule. Its check's docstring says why it matters and, after "Fix:", what to do."""
-
-        def add(check: Callable[..., Iterable[Found]]) -> Rule:
-            why, _, fix = " ".join((check.__doc__ or _NO_TEXTS).split()).partition("Fix: ")
-            self.append(Rule(id_, title, why.strip(), fix, check))
-            return self[-1]
-
-        return add
-
-    def check(self, *facts: Any, queue: str | None = None) -> Iterator[Finding]:
-        """Yield the findings about the facts.
-
-        Args:
-            queue: The queue that they are about, if any.
-        """
-        for rule in self:
-            for found in rule.check(*facts):
-                yield rule.found(found.setting, found.value, found.queue or queue)
+    The docstring of a rule has the title, why it matters and, after "Fix:", what to do. Its
+    parameters are the facts that it needs.
+    """
+    for name, check in vars(module).items():
+        if re.fullmatch(r"[ewip]\d{3}", name):
+            title, _, texts = (check.__doc__ or _NO_TEXTS).partition("\n")
+            why, _, fix = " ".join(texts.split()).partition("Fix: ")
+            finding = Finding(f"SQSHB-{name.upper()}", title, why.strip(), fix)
+            yield Rule(finding, frozenset(signature(check).parameters), check)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

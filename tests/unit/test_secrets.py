@@ -72,6 +72,8 @@ PLAIN_OF_CLASS = {
     # A metric's name, and an attribute's.
     ("Measurement", "metric"),
     ("Field", "attribute"),
+    # The doctor's texts, and names of parameters.
+    *(("Rule", name) for name in ("finding", "facts", "check")),
     # The output of commands.
     *(("Styled", name) for name in ("text", "color")),
     # An option's or a setting's name.

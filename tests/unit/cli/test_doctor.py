@@ -10,6 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -20,8 +21,8 @@ from celery.app import default_app
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli import app as cli_app
 from celery_sqs_heartbeat.cli.doctor import print_findings
-from celery_sqs_heartbeat.cli.examination import RULES, examine
-from celery_sqs_heartbeat.cli.findings import Found, RuleTable, as_lines
+from celery_sqs_heartbeat.cli.examination import FINDINGS, examine
+from celery_sqs_heartbeat.cli.findings import as_lines, rules_in
 from celery_sqs_heartbeat.cli.machine import Place, Probed, read_machine
 from celery_sqs_heartbeat.journal import shipping
 from celery_sqs_heartbeat.settings import Settings
@@ -32,8 +33,6 @@ from tests.support.observed import observed
 from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE
 from tests.unit.cli.conftest import SOUND, app_at, run
-
-RULE = {rule.id.removeprefix("SQSHB-"): rule for rule in RULES}
 
 
 def test_the_output_for_people_and_for_scripts(
@@ -59,29 +58,31 @@ def test_the_output_for_people_and_for_scripts(
 
 @pytest.mark.parametrize("color", [False, None])
 def test_a_file_gets_the_same_text_without_colors(color: bool | None) -> None:
-    findings, file = [RULE["E001"].found(value="a"), RULE["P008"].found()], io.StringIO()
+    findings, file = [FINDINGS["E001"].at(value="a"), FINDINGS["P008"]], io.StringIO()
     print_findings(findings, json=False, color=color, file=file)
     assert file.getvalue() == click.unstyle("\n".join([*as_lines(findings), ""]))
 
 
 def test_lines_are_wrapped_to_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    lines = as_lines([rule.found() for rule in RULES])
+    lines = as_lines(FINDINGS.values())
     assert [line for line in lines if len(click.unstyle(line)) > 60] == []
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     evil = "a\x1b[31m\nb"
-    lines = as_lines(RULE["E001"].found(value=each, setting=evil) for each in (evil, "c"))
+    lines = as_lines(FINDINGS["E001"].at(evil, each) for each in (evil, "c"))
     assert all(click.unstyle(line).isprintable() for line in lines)
     assert r"\x1b[31m" in "".join(lines)
 
 
 def test_without_docstrings_a_finding_names_the_way_out() -> None:
-    def check() -> list[Found]:
-        return []
+    def e001() -> None: ...
 
-    assert RuleTable().rule("SQSHB-E001", "it is wrong")(check).fix == "Run the doctor without -OO."
+    module = ModuleType("without")
+    vars(module)["e001"] = e001
+    (rule,) = rules_in(module)
+    assert (rule.finding.id, rule.finding.fix) == ("SQSHB-E001", "Run the doctor without -OO.")
 
 
 @pytest.mark.parametrize(
