@@ -162,9 +162,7 @@ class AppFacts:
     queue_fault: str | None = field(default=None, repr=False)
     broken_tasks: str | None = field(default=None, repr=False)
     has_otel: bool = True
-    versions: Mapping[str, str] = field(
-        default_factory=lambda: {"celery": "5.7.0", "kombu": "5.7.0"}
-    )
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def leases(self) -> int:
