@@ -42,8 +42,8 @@ _SHOWN = {
     Severity.INFO: ("NOTE", "cyan", "note", "notes"),
     Severity.OK: ("OK", "green", "check passed", "checks passed"),
 }
-#: The texts of each rule without docstrings.
-_NO_TEXTS = "see its id\nPython's option -OO removed the texts. Fix: Run the doctor without -OO."
+#: The texts of each rule without docstrings. Its id is the title.
+_NO_TEXTS = "Python's option -OO removed the texts. Fix: Run the doctor without -OO."
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +134,10 @@ def rules_in(module: ModuleType) -> Iterator[Rule]:
     """
     for name, check in vars(module).items():
         if re.fullmatch(r"[ewip]\d{3}", name):
-            title, _, texts = (check.__doc__ or _NO_TEXTS).partition("\n")
+            id_ = f"SQSHB-{name.upper()}"
+            title, _, texts = (check.__doc__ or f"{id_}\n{_NO_TEXTS}").partition("\n")
             why, _, fix = " ".join(texts.split()).partition("Fix: ")
-            finding = Finding(f"SQSHB-{name.upper()}", title, why.strip(), fix)
+            finding = Finding(id_, title, why.strip(), fix)
             yield Rule(finding, frozenset(signature(check).parameters), check)
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -90,7 +90,7 @@ def status(
     color = False if context.obj.no_color else None
 
     def ask() -> list[PageAnswer]:
-        return readable(pages.ask_all(targets, token))
+        return [*map(readable, pages.ask_all(targets, token))]
 
     if watch:
         keep_drawing(lambda: lines_of(ask()), color=color)
@@ -105,19 +105,14 @@ def status(
     context.exit(DONE if all(answer.is_well for answer in answers) else FOUND)
 
 
-def readable(answers: Iterable[PageAnswer]) -> list[PageAnswer]:
-    """Return the answers. One that can't be shown is that of a worker of another version."""
-    return [
-        each if _is_known(each) else replace(each, payload=None, fault=_OTHER_VERSION)
-        for each in answers
-    ]
-
-
-def _is_known(answer: PageAnswer) -> bool:
+def readable(answer: PageAnswer) -> PageAnswer:
+    """Return an answer. One that can't be shown is that of a worker of another version."""
     try:
-        return bool(lines_of([answer])) and answer.is_well is not None
+        lines_of([answer])
+        answer.is_well  # noqa: B018
     except (AttributeError, LookupError, TypeError, ValueError):
-        return False
+        return replace(answer, payload=None, fault=_OTHER_VERSION)
+    return answer
 
 
 def lines_of(answers: Sequence[PageAnswer]) -> list[str]:

@@ -77,7 +77,7 @@ def test_without_docstrings_a_finding_names_the_way_out() -> None:
     module = ModuleType("without")
     vars(module)["e001"] = e001
     (rule,) = rules_in(module)
-    assert (rule.finding.id, rule.finding.fix) == ("SQSHB-E001", "Run the doctor without -OO.")
+    assert (rule.finding.title, rule.finding.fix) == ("SQSHB-E001", "Run the doctor without -OO.")
 
 
 @pytest.mark.parametrize(

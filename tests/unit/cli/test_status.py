@@ -123,7 +123,7 @@ def test_a_page_that_can_t_be_shown_is_of_another_version() -> None:
     for name in ("in_flight", "oldest", "health", "groups", "tasks_left_out"):
         others += [answer(**{name: value, "stopped_groups": [{}]}) for value in ("x", [], {})]
     said = "its worker runs another version of celery-sqs-heartbeat"
-    assert [each for each in readable(others) if each.payload or said not in each.fault] == []
+    assert [each for each in map(readable, others) if each.payload or said not in each.fault] == []
 
 
 def test_scripts_get_the_contents_of_the_pages(scene: Observed, nowhere: str) -> None:
