@@ -1,6 +1,6 @@
 """`celery -A proj sqs-heartbeat`: commands for people who run workers.
 
-Every `celery` command imports this module, so it imports only click.
+Every `celery` command imports this module, so it imports little.
 """
 
 from __future__ import annotations

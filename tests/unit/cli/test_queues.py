@@ -29,7 +29,7 @@ from celery_sqs_heartbeat.cli.queues import (
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.answers import Answer as Raw
 from tests.support.answers import Body
-from tests.support.faults import Forward, deny, fail, reset, throttle
+from tests.support.faults import Forward, deny, reset
 from tests.support.proxy import FaultProxy
 from tests.unit.cli.conftest import app_at
 
@@ -155,22 +155,6 @@ def test_a_missing_permission_is_named_and_the_rest_is_still_read(
     assert bool(queue.attributes) is is_found
 
 
-@pytest.mark.parametrize(
-    ("effect", "reason"),
-    [
-        (throttle(), (Tried.BUSY, "RequestThrottled")),
-        (fail(500), (Tried.BUSY, "InternalError")),
-        (fail(403, "SignatureDoesNotMatch"), (Tried.CREDENTIALS, "SignatureDoesNotMatch")),
-        (fail(400, "InvalidSecurityPolicy"), (Tried.REFUSED, "InvalidSecurityPolicy")),
-    ],
-)
-def test_why_sqs_did_not_answer(proxy: FaultProxy, effect: Any, reason: tuple[Tried, str]) -> None:
-    proxy.rule("*", effect)
-    queue = inspector(proxy).inspect("work")
-    assert [(each.tried, each.reason) for each in queue.tries.values()] == [reason]
-    assert not queue.is_answered
-
-
 def test_an_endpoint_that_is_down_is_tried_once(proxy: FaultProxy) -> None:
     proxy.rule("*", reset())
     urls = {name: {"url": f"{proxy.url}/1/{name}"} for name in ("a", "b")}
@@ -179,7 +163,7 @@ def test_an_endpoint_that_is_down_is_tried_once(proxy: FaultProxy) -> None:
     assert len(proxy.calls()) == 1
 
 
-def test_predefined_queues_are_taken_by_their_urls(
+def test_predefined_queues_are_taken_by_their_urls_and_others_by_prefix_and_name(
     proxy: FaultProxy, server: SimulatedServer
 ) -> None:
     url = server.client().get_queue_url(QueueName="work")["QueueUrl"]
@@ -192,12 +176,9 @@ def test_predefined_queues_are_taken_by_their_urls(
         "unnamed": (Tried.NO_QUEUE, True),
     }
     assert proxy.calls("ListQueues") == []
-
-
-def test_a_queue_has_its_prefix(proxy: FaultProxy) -> None:
-    queue = inspector(proxy, queue_name_prefix="prod-").look("work")
-    assert (queue.name, queue.sqs_name) == ("work", "prod-work")
-    assert (queue.url or "").endswith("/prod-work")
+    prefixed = inspector(proxy, queue_name_prefix="prod-").look("work")
+    assert (prefixed.name, prefixed.sqs_name) == ("work", "prod-work")
+    assert (prefixed.url or "").endswith("/prod-work")
 
 
 @pytest.mark.parametrize(("name", "there"), [("a.fifo", FOUND), ("b.fifo", Tried.NO_QUEUE)])
