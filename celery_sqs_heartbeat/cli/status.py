@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import DONE, FOUND, Command, Refusal, epilog
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.cli.pages import PageAnswer
+    from celery_sqs_heartbeat.cli.pages import Page
 
 #: The time between two requests of `--watch`, in seconds.
 WATCH_SECONDS = 1.0
@@ -85,12 +85,12 @@ def status(
     if watch and as_json:
         raise click.UsageError("--watch draws tables: remove --watch or --json")
     app = context.obj.app
-    targets = [pages.Target(url=url) for url in urls] or [pages.own_target(app)]
+    chosen = [pages.Page(url=url) for url in urls] or [pages.own_page(app)]
     token = pages.own_token(app) if token is None else token
     color = False if context.obj.no_color else None
 
-    def ask() -> list[PageAnswer]:
-        return [*map(readable, pages.ask_all(targets, token))]
+    def ask() -> list[Page]:
+        return [*map(readable, pages.ask_all(chosen, token))]
 
     if watch:
         keep_drawing(lambda: lines_of(ask()), color=color)
@@ -99,13 +99,13 @@ def status(
     if as_json:
         click.echo(json.dumps([answer.as_plain() for answer in answers], indent=2))
     if not any(answer.payload for answer in answers):
-        raise Refusal("; ".join(f"{answer.target}: {answer.fault}" for answer in answers))
+        raise Refusal("; ".join(map(str, answers)))
     if not as_json:
         click.echo("\n".join(lines_of(answers)), color=color)
     context.exit(DONE if all(answer.is_well for answer in answers) else FOUND)
 
 
-def readable(answer: PageAnswer) -> PageAnswer:
+def readable(answer: Page) -> Page:
     """Return an answer. One that can't be shown is that of a worker of another version."""
     try:
         lines_of([answer])
@@ -115,7 +115,7 @@ def readable(answer: PageAnswer) -> PageAnswer:
     return answer
 
 
-def lines_of(answers: Sequence[PageAnswer]) -> list[str]:
+def lines_of(answers: Sequence[Page]) -> list[str]:
     """Return tables of the workers, their tasks and the stopped message groups, then notes.
 
     Without message groups, which only FIFO queues have, nothing mentions them.
@@ -217,9 +217,9 @@ def _stopped(group: Mapping[str, Any]) -> list[Styled]:
     ]
 
 
-def _notes(answer: PageAnswer) -> Iterator[Styled]:
+def _notes(answer: Page) -> Iterator[Styled]:
     if (page := answer.payload) is None:
-        yield Styled(f"{answer.target}: {answer.fault}", _RED)
+        yield Styled(str(answer), _RED)
         return
     health = page["health"]["status"]
     if meaning := _MEANINGS.get(health):

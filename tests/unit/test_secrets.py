@@ -64,7 +64,7 @@ PLAIN_OF_CLASS = {
     ("Answer", "payload"),
     ("QueueFacts", "attributes"),
     # The status page shows this to everyone who has its token.
-    ("PageAnswer", "payload"),
+    ("Page", "payload"),
     # A message's id.
     ("_Wanted", "message"),
     # By the names of tasks, and names of attributes.
@@ -77,7 +77,7 @@ PLAIN_OF_CLASS = {
     # The output of commands.
     *(("Styled", name) for name in ("text", "color")),
     # An option's or a setting's name.
-    ("Target", "origin"),
+    ("Page", "origin"),
     ("Response", "body"),
     ("Reply", "headers"),
     # Names in the source of Celery and kombu, and our texts about them.

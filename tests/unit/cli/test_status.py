@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -16,7 +17,7 @@ from celery import Celery
 from click.testing import Result
 
 from celery_sqs_heartbeat.cli import pages
-from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
+from celery_sqs_heartbeat.cli.pages import Page
 from celery_sqs_heartbeat.cli.status import lines_of, readable
 from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -72,10 +73,10 @@ def nowhere() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def answer(**page: Any) -> PageAnswer:
+def answer(**page: Any) -> Page:
     """Return an answer that differs from `PAGE`."""
     payload = {key: value for key, value in {**PAGE, **page}.items() if value is not GONE}
-    return PageAnswer(target=Target(url="http://h:1"), payload=payload)
+    return Page(url="http://h:1", payload=payload)
 
 
 def test_workers_tasks_groups_and_notes_are_shown() -> None:
@@ -93,7 +94,7 @@ def test_workers_tasks_groups_and_notes_are_shown() -> None:
         "stopped_groups": [{**STOPPED, "receive_count": 3, "ago": 5.2, "visible_in": -1.0}],
         "stopped_groups_left_out": 1_000,
     }
-    silent = PageAnswer(target=Target(url="u", origin="the app's"), fault="is away")
+    silent = Page(url="u", origin="the app's", fault="is away")
     shown = {
         "without groups": [answer()],
         "with groups": [answer(), answer(**of_fifo), silent],
@@ -193,9 +194,7 @@ ORIGINS: list[tuple[str | None, str, str]] = [
 
 def test_the_error_names_the_address_and_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     away = "is away"
-    monkeypatch.setattr(
-        pages, "ask_all", lambda targets, _: [PageAnswer(target=targets[0], fault=away)]
-    )
+    monkeypatch.setattr(pages, "ask_all", lambda targets, _: [replace(targets[0], fault=away)])
     for address, asked, origin in ORIGINS:
         result = run("", status=address)
         assert (result.exit_code, result.stderr) == (2, f"Error: {asked} ({origin}): {away}\n")
@@ -259,7 +258,7 @@ def test_another_server_is_not_taken_for_a_worker() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         names = (*ANSWERS, "302", "401", "403", "500", "503")
-        answers = pages.ask_all([Target(url=f"{url}/{name}") for name in names], TOKEN)
+        answers = pages.ask_all([Page(url=f"{url}/{name}") for name in names], TOKEN)
         assert not any(pages.serves_health(f"{url}/{name}") for name in names)
         server.shutdown()
     assert [each.payload for each in answers] == [None] * len(names)
