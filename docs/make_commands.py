@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli import sqs_heartbeat
-from celery_sqs_heartbeat.cli.examination import RULES
+from celery_sqs_heartbeat.cli.examination import FINDINGS
 from celery_sqs_heartbeat.common.exits import DONE, FOUND, FOUND_WHEN, REFUSED, REFUSED_WHEN
 from celery_sqs_heartbeat.journal.__main__ import main as journal
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
@@ -125,7 +125,7 @@ def _value(option: click.Option, context: click.Context) -> str:
 
 
 def _findings() -> str:
-    rows = (f"| `{rule.id}` | {as_markdown(rule.title)} |\n" for rule in RULES)
+    rows = (f"| `{each.id}` | {as_markdown(each.title)} |\n" for each in FINDINGS.values())
     return "".join(["| id | what it found |\n|---|---|\n", *rows])
 
 

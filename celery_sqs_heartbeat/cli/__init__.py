@@ -1,6 +1,6 @@
 """`celery -A proj sqs-heartbeat`: commands for people who run workers.
 
-Every `celery` command imports this module, so it imports only click.
+Every `celery` command imports this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import click
 
 from celery_sqs_heartbeat.cli.doctor import doctor
-from celery_sqs_heartbeat.cli.grafana import grafana
 from celery_sqs_heartbeat.cli.iam import iam
-from celery_sqs_heartbeat.cli.report import report
+from celery_sqs_heartbeat.cli.report import grafana, report
 from celery_sqs_heartbeat.cli.status import status
 from celery_sqs_heartbeat.cli.tune import tune
 

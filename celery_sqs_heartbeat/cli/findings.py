@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import Counter
+import shutil
+import textwrap
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from celery_sqs_heartbeat.cli.output import Styled, explanation
-from celery_sqs_heartbeat.common.escaping import counted
+import click
+
+from celery_sqs_heartbeat.common.escaping import counted, escaped
+
+#: The widest line for sentences, on any terminal: longer lines are hard to read.
+MAX_TEXT_WIDTH = 100
+#: Where the text of a finding begins.
+_INDENT = " " * 9
 
 
 class Severity(enum.Enum):
@@ -25,18 +35,18 @@ class Severity(enum.Enum):
 #: The name of a setting, with keys in it, before its value or its fault.
 _SETTING = re.compile(r"(?:task '.*?': )?\w+(?:\[[^\]]*\])*(?=[=:])")
 _LETTERS = {"E": Severity.ERROR, "W": Severity.WARNING, "I": Severity.INFO, "P": Severity.OK}
-#: A severity's label, and what to call one or several such findings.
+#: A severity's label, its color, and what to call one or several such findings.
 _SHOWN = {
-    Severity.ERROR: (Styled("ERROR", "red"), "error", "errors"),
-    Severity.WARNING: (Styled("WARNING", "yellow"), "warning", "warnings"),
-    Severity.INFO: (Styled("NOTE", "cyan"), "note", "notes"),
-    Severity.OK: (Styled("OK", "green"), "check passed", "checks passed"),
+    Severity.ERROR: ("ERROR", "red", "error", "errors"),
+    Severity.WARNING: ("WARNING", "yellow", "warning", "warnings"),
+    Severity.INFO: ("NOTE", "cyan", "note", "notes"),
+    Severity.OK: ("OK", "green", "check passed", "checks passed"),
 }
-#: The texts of each rule without docstrings.
-_NO_TEXTS = "Python's option -OO removed the reason. Fix: Run the doctor without -OO."
+#: The texts of each rule without docstrings. Its id is the title.
+_NO_TEXTS = "Python's option -OO removed the texts. Fix: Run the doctor without -OO."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One result of a check.
 
@@ -51,7 +61,6 @@ class Finding:
             complete sentence.
     """
 
-    severity: Severity
     id: str
     title: str
     why: str
@@ -59,6 +68,18 @@ class Finding:
     queue: str | None = None
     setting: str | None = None
     value: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """The severity, by the letter in the id: E, W, I, or P (passed)."""
+        return _LETTERS[self.id[-4]]
+
+    def at(
+        self, setting: str | None = None, value: object = None, queue: str | None = None
+    ) -> Finding:
+        """Return this finding about a place."""
+        text = None if value is None else str(value)
+        return replace(self, setting=setting, value=text, queue=queue)
 
     def naming(self, rename: Callable[[str], str]) -> Finding:
         """Return the finding with `rename` applied to each of its texts."""
@@ -70,7 +91,7 @@ class Finding:
 
     def as_plain(self) -> dict[str, str | None]:
         """Return the finding as its JSON object."""
-        return {**asdict(self), "severity": self.severity.value}
+        return {"severity": self.severity.value, **asdict(self)}
 
 
 class Found(NamedTuple):
@@ -92,64 +113,32 @@ def faults(sentences: Iterable[str]) -> list[Found]:
     return [Found(name and name[0], sentence) for name, sentence in names]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One kind of finding. The letter in its id is its severity: E, W, I, or P (passed).
+class Rule(NamedTuple):
+    """A kind of finding, and the function that finds it.
 
     Attributes:
-        check: Takes facts and returns what it found.
+        finding: What is found, without a place.
+        facts: The names of the function's parameters.
     """
 
-    id: str
-    title: str
-    why: str
-    fix: str
+    finding: Finding
+    facts: frozenset[str]
     check: Callable[..., Iterable[Found]]
 
-    @property
-    def severity(self) -> Severity:
-        """The severity, read from the id."""
-        return _LETTERS[self.id.rpartition("-")[2][0]]
 
-    def found(
-        self, setting: str | None = None, value: object = None, queue: str | None = None
-    ) -> Finding:
-        """Return a finding of this kind."""
-        return Finding(
-            severity=self.severity,
-            id=self.id,
-            title=self.title,
-            why=self.why,
-            fix=self.fix,
-            queue=queue,
-            setting=setting,
-            value=None if value is None else str(value),
-        )
+def rules_in(module: ModuleType) -> Iterator[Rule]:
+    """Yield the rules of a module: its functions with names such as `w205`, for SQSHB-W205.
 
-
-class RuleTable(list[Rule]):
-    """Rules that take the same facts."""
-
-    def rule(self, id_: str, title: str) -> Callable[[Callable[..., Iterable[Found]]], Rule]:
-        """Add a rule. Its check's docstring says why it matters and, after "Fix:", what to do."""
-
-        def add(check: Callable[..., Iterable[Found]]) -> Rule:
-            why, _, fix = " ".join((check.__doc__ or _NO_TEXTS).split()).partition("Fix: ")
-            made = Rule(id_, title, why.strip(), fix, check)
-            self.append(made)
-            return made
-
-        return add
-
-    def check(self, *facts: Any, queue: str | None = None) -> Iterator[Finding]:
-        """Yield the findings about the facts.
-
-        Args:
-            queue: The queue that they are about, if any.
-        """
-        for rule in self:
-            for found in rule.check(*facts):
-                yield rule.found(found.setting, found.value, found.queue or queue)
+    The docstring of a rule has the title, why it matters and, after "Fix:", what to do. Its
+    parameters are the facts that it needs.
+    """
+    for name, check in vars(module).items():
+        if re.fullmatch(r"[ewip]\d{3}", name):
+            id_ = f"SQSHB-{name.upper()}"
+            title, _, texts = (check.__doc__ or f"{id_}\n{_NO_TEXTS}").partition("\n")
+            why, _, fix = " ".join(texts.split()).partition("Fix: ")
+            finding = Finding(id_, title, why.strip(), fix)
+            yield Rule(finding, frozenset(signature(check).parameters), check)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
@@ -166,16 +155,16 @@ def _natural(name: str) -> list[tuple[str, int]]:
 def as_lines(findings: Iterable[Finding]) -> list[str]:
     """Return findings for people. Those that differ only in their queue or value are grouped.
 
-    The last line has the counts of the groups.
+    The last line has the counts of the groups. A terminal and a file get the same text:
+    `click.echo` removes the colors if the output is not a terminal.
     """
-    groups: dict[object, list[Finding]] = {}
+    groups: dict[object, list[Finding]] = defaultdict(list)
     for finding in findings:
         setting = None if _says_all(finding) else finding.setting
-        key = (finding.id, setting, finding.queue is None)
-        groups.setdefault(key, []).append(finding)
+        groups[finding.id, setting, finding.queue is None].append(finding)
     lines = [line for group in groups.values() for line in _lines_of(group)]
     counts = Counter(first.severity for first, *_ in groups.values())
-    summary = [counted(counts[severity], *nouns) for severity, (_, *nouns) in _SHOWN.items()]
+    summary = [counted(counts[severity], *nouns) for severity, (_, _, *nouns) in _SHOWN.items()]
     return [*lines, *([""] if lines and lines[-1] else []), f"{', '.join(summary)}."]
 
 
@@ -196,9 +185,28 @@ def headline(group: Sequence[Finding]) -> str:
 
 def _lines_of(group: Sequence[Finding]) -> list[str]:
     first = group[0]
-    texts = {"Why": first.why, "Fix": first.fix} if first.severity is not Severity.OK else {}
-    label, *_ = _SHOWN[first.severity]
-    return explanation(label, headline(group), _values_of(group), texts, first.id)
+    label, color, *_ = _SHOWN[first.severity]
+    head, *lines = _wrapped(headline(group))
+    lines.insert(0, f"{click.style(f'{label:8}', fg=color, bold=True)} {head.lstrip()}")
+    for value in _values_of(group):
+        lines += _wrapped(value, "- ")
+    if first.severity is Severity.OK:
+        return lines
+    for name, text in (("Why", first.why), ("Fix", first.fix)):
+        lines += _wrapped(text, f"{name}: ") if text else []
+    return [*lines, _INDENT + click.style(first.id, dim=True), ""]
+
+
+def _wrapped(text: str, start: str = "") -> list[str]:
+    """Return the wrapped lines of a text after its start. Words, such as settings, stay whole."""
+    return textwrap.wrap(
+        escaped(" ".join(text.split())),
+        min(shutil.get_terminal_size().columns, MAX_TEXT_WIDTH),
+        initial_indent=_INDENT + start,
+        subsequent_indent=_INDENT + " " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _values_of(group: Sequence[Finding]) -> list[str]:
@@ -218,4 +226,4 @@ def _queues(group: Sequence[Finding], *, with_values: bool) -> str:
         for each in group
     ]
     is_one = len({each.queue for each in group}) == 1
-    return f"queue {', '.join(names)}" if is_one else f"queues {', '.join(names)}"
+    return f"{'queue' if is_one else 'queues'} {', '.join(names)}"

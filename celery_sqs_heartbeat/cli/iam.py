@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from celery_sqs_heartbeat.cli.options import queues_option, split
+from celery_sqs_heartbeat.cli.doctor import queues_option, split
 from celery_sqs_heartbeat.common.exits import Command, Refusal
+from celery_sqs_heartbeat.settings.address import Destination, parse_target
+from celery_sqs_heartbeat.sqs.names import is_queue_name
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.cli.broker import Broker
     from celery_sqs_heartbeat.cli.queues import QueueFacts
-    from celery_sqs_heartbeat.settings.address import Destination
 
 #: The calls that kombu and the keeper make on a queue.
 CONSUME = (
@@ -54,11 +54,10 @@ def iam(
     """
     # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.app import is_made_up, queue_names, read_app
-    from celery_sqs_heartbeat.cli.broker import Broker
     from celery_sqs_heartbeat.cli.queues import QueueInspector
     from celery_sqs_heartbeat.worker.settings import naming
 
-    if account is not None and not re.fullmatch(r"\d{12}", account):
+    if account is not None and not _ACCOUNT.fullmatch(account):
         raise click.BadParameter(f"{account!r} must be 12 digits", param_hint="--account")
     if region is not None and not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", region):
         raise click.BadParameter(
@@ -68,16 +67,14 @@ def iam(
     if is_made_up(app):
         raise Refusal("no Celery app was found: name it, as in celery -A proj sqs-heartbeat iam")
     facts = read_app(app)
-    if facts.broker.fault is not None:
-        raise Refusal(f"the broker can't be used: {naming(app)(facts.broker.fault)}")
-    if not facts.broker.is_sqs:
-        raise Refusal(
-            f"the broker is not SQS: {facts.broker.transport}: set broker_url to an sqs:// URL"
-        )
+    broker, rename = facts.broker, naming(app)
+    if fault := broker.broken or "; ".join(broker.option_faults):
+        raise Refusal(f"the broker can't be used: {rename(fault)}")
+    if broker.sqs is None:
+        raise Refusal(f"the broker is not SQS: {broker.transport}: set broker_url to an sqs:// URL")
     if facts.queue_fault is not None:
-        raise Refusal(naming(app)(facts.queue_fault))
-    broker = Broker.of_app(app)
-    inspector = QueueInspector(broker)
+        raise Refusal(rename(facts.queue_fault))
+    inspector = QueueInspector(broker.sqs)
     try:
         asked = [inspector.look(name) for name in queue_names(app, split(queues))]
     except KeyError as error:
@@ -86,36 +83,36 @@ def iam(
         ) from None
     if not asked:
         raise Refusal("the app has no queue to consume from: set task_default_queue or task_queues")
-    places = [_place(broker, queue, account, region) for queue in asked]
-    pairs = zip(asked, places, strict=True)
+    regions = (region, broker.sqs.config.region)
+    places = {queue.name: _place(queue, account, regions) for queue in asked}
     made = policy(
-        places,
+        list(places.values()),
         is_producer=producer,
-        is_predefined=facts.broker.is_predefined,
-        keys={key: place for queue, place in pairs if (key := queue.encryption_key)},
+        is_predefined=broker.is_predefined,
+        keys={key: places[queue.name] for queue in asked if (key := queue.encryption_key)},
         journal=facts.settings.journal,
     )
     click.echo(json.dumps(made, indent=2))
 
 
 def _place(
-    broker: Broker, queue: QueueFacts, account: str | None, region: str | None
+    queue: QueueFacts, account: str | None, regions: tuple[str | None, str | None]
 ) -> QueuePlace:
     """Return a queue's region, account and name.
+
+    Args:
+        regions: That of the option, and that of the app.
 
     Raises:
         click.UsageError: The account is unknown, or SQS does not accept the name.
     """
-    from celery_sqs_heartbeat.sqs.names import is_queue_name
-
     if arn := queue.attributes.get("QueueArn"):
         return QueuePlace.of_arn(arn)
-    known = (
-        QueuePlace.of_url(queue.url) if queue.url else QueuePlace(name=broker.sqs_name(queue.name))
-    )
-    place = QueuePlace(
-        name=known.name,
-        region=region or known.region or broker.config.region,
+    name = queue.sqs_name or queue.name
+    known = QueuePlace.of_url(queue.url) if queue.url else QueuePlace(name=name)
+    place = replace(
+        known,
+        region=regions[0] or known.region or regions[1],
         account=account or known.account,
     )
     if not is_queue_name(place.name):
@@ -139,10 +136,17 @@ class QueuePlace:
     region: str | None = None
     account: str | None = None
 
+    def arn(self, service: str, name: str) -> str:
+        """Return the ARN of something beside the queue. All parts must be known."""
+        return f"{self.partition}:{service}:{self.region}:{self.account}:{name}"
+
     @property
-    def arn(self) -> str:
-        """The queue's ARN. All parts must be known."""
-        return f"arn:{partition(self.region or '')}:sqs:{self.region}:{self.account}:{self.name}"
+    def partition(self) -> str:
+        """How ARNs in the queue's AWS partition begin."""
+        region = self.region or ""
+        if region.startswith("us-gov-"):
+            return "arn:aws-us-gov"
+        return "arn:aws-cn" if region.startswith("cn-") else "arn:aws"
 
     @classmethod
     def of_arn(cls, arn: str) -> QueuePlace:
@@ -156,20 +160,10 @@ class QueuePlace:
         parts = urlsplit(url)
         host = parts.hostname or ""
         *path, name = parts.path.strip("/").split("/")
-        region = _REGION.search(host)
-        known = region.group() if region else None
-        if host == "queue.amazonaws.com":
-            known = "us-east-1"
+        found = _REGION.search(host)
+        region = "us-east-1" if host == "queue.amazonaws.com" else found and found.group()
         account = path[-1] if path and _ACCOUNT.fullmatch(path[-1]) else None
-        return cls(name=name, region=known, account=account)
-
-
-def partition(region: str) -> str:
-    """Return the AWS partition that a region is in."""
-    for prefix, name in (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov")):
-        if region.startswith(prefix):
-            return name
-    return "aws"
+        return cls(name=name, region=region, account=account)
 
 
 def policy(
@@ -188,26 +182,24 @@ def policy(
         keys: A queue for each KMS key that queues are encrypted with.
         journal: The setting `sqs_heartbeat_journal`. Only workers write to it.
     """
-    from celery_sqs_heartbeat.settings.address import Destination, parse_target
-
-    arns = sorted({place.arn for place in places})
-    statements = [
-        _allow("Send" if is_producer else "Consume", SEND if is_producer else CONSUME, arns)
-    ]
+    arns = sorted({place.arn("sqs", place.name) for place in places})
+    statements = [_allow("Send", SEND, *arns) if is_producer else _allow("Consume", CONSUME, *arns)]
     if not is_predefined:
-        statements.append(_allow("Create", ["sqs:CreateQueue"], arns))
+        statements.append(_allow("Create", ["sqs:CreateQueue"], *arns))
         # AWS can't restrict ListQueues to some queues.
-        statements.append(_allow("Find", ["sqs:ListQueues"], ["*"]))
+        statements.append(_allow("Find", ["sqs:ListQueues"], "*"))
     target = None if journal is None or is_producer else parse_target(journal)
     if isinstance(target, Destination):
-        statements.append(_allow("Journal", ["s3:PutObject"], [_objects(target, places[0])]))
-    actions = ["kms:GenerateDataKey", "kms:Decrypt"]
+        # A bucket is in the partition of the queues.
+        objects = "/".join(filter(None, (target.bucket, target.prefix, "*")))
+        arn = f"{places[0].partition}:s3:::{objects}"
+        statements.append(_allow("Journal", ["s3:PutObject"], arn))
     for number, (key, place) in enumerate(sorted((keys or {}).items()), 1):
-        statements.append({**_allow(f"Key{number}", actions, [_key_arn(key, place)]), **_of(key)})
+        statements.append(_of_key(f"Key{number}", key, place))
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def _allow(sid: str, actions: Sequence[str], resources: Sequence[str]) -> dict[str, Any]:
+def _allow(sid: str, actions: Sequence[str], *resources: str) -> dict[str, Any]:
     return {
         "Sid": sid,
         "Effect": "Allow",
@@ -216,29 +208,12 @@ def _allow(sid: str, actions: Sequence[str], resources: Sequence[str]) -> dict[s
     }
 
 
-def _objects(target: Destination, place: QueuePlace) -> str:
-    """Return the ARN of all segments of a journal. A bucket is in the partition of the queues."""
-    key = "/".join(filter(None, (target.prefix, "*")))
-    return f"arn:{partition(place.region or '')}:s3:::{target.bucket}/{key}"
-
-
-def _alias(key: str) -> str | None:
-    name = key.rsplit(":", 1)[-1]
-    return name if name.startswith("alias/") else None
-
-
-def _key_arn(key: str, place: QueuePlace) -> str:
-    """Return the ARN of a key, or of all keys if only an alias is known (see `_of`)."""
-    if key.startswith("arn:") and not _alias(key):
-        return key
-    region, account = place.region or "", place.account
-    identity = "*" if _alias(key) else key
-    return f"arn:{partition(region)}:kms:{region}:{account}:key/{identity}"
-
-
-def _of(key: str) -> dict[str, Any]:
-    """Return the condition that a key has the alias (AWS KMS guide)."""
-    alias = _alias(key)
-    if alias is None:
-        return {}
-    return {"Condition": {"ForAnyValue:StringEquals": {"kms:ResourceAliases": alias}}}
+def _of_key(sid: str, key: str, place: QueuePlace) -> dict[str, Any]:
+    """Return a statement for a key; for all keys with an alias if only that is known."""
+    actions = ["kms:GenerateDataKey", "kms:Decrypt"]
+    alias = key.rsplit(":", 1)[-1]
+    if alias.startswith("alias/"):
+        # The condition that a key has the alias (AWS KMS guide).
+        condition = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": alias}}
+        return {**_allow(sid, actions, place.arn("kms", "key/*")), "Condition": condition}
+    return _allow(sid, actions, key if key.startswith("arn:") else place.arn("kms", f"key/{key}"))

@@ -1,8 +1,8 @@
 """What a worker uses on this machine, tried like a worker does, and the doctor's rules about it.
 
-Nothing is left behind. The docstrings of rules have the texts that people read.
+Nothing is left behind.
 """
-# ruff: noqa: ARG001, D205 - one table, one signature; texts for people.
+# ruff: noqa: D403, D415 - the docstrings of rules are what people read.
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from celery_sqs_heartbeat.cli.app import AppFacts
-from celery_sqs_heartbeat.cli.findings import Found, RuleTable, when
+from celery_sqs_heartbeat.cli.findings import Found, when
 from celery_sqs_heartbeat.cli.pages import serves_health
 from celery_sqs_heartbeat.cli.queues import QueueFacts
 from celery_sqs_heartbeat.journal.folder import Root, create, write_all
@@ -25,11 +24,6 @@ from celery_sqs_heartbeat.observe.status import StatusServer
 from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.settings.address import Destination, parse_address, parse_target, url_of
 from celery_sqs_heartbeat.worker.versions import is_tested
-
-#: Rules for the installed versions. Their fact is the app.
-VERSIONS = RuleTable()
-#: Rules for an app whose broker can be used. Their facts are the app and the machine.
-MACHINE = RuleTable()
 
 #: SQS refuses calls whose signature's time differs by more than this, in seconds (AWS reference
 #: guide, "Troubleshoot Signature Version 4 signing": five minutes).
@@ -111,37 +105,29 @@ def _probe_journal(journal: str | None) -> Probed:
 
 
 def _probe_folder(root: Root) -> Probed:
-    nearest = _nearest(root.folder)
+    # The folder itself, or the nearest parent that exists.
+    above = (root.folder, *root.folder.parents)
+    nearest = next(each for each in above if os.path.lexists(each))
     try:
         if nearest.is_relative_to(root.top):
             root.check(nearest)
         if nearest == root.folder:
-            _write_in(nearest)
+            place = nearest / f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
+            with create(place) as file:
+                try:
+                    write_all(file, _SAMPLE)
+                finally:
+                    place.unlink()
         else:
-            _make_in(nearest)
+            os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=nearest))
         status = os.statvfs(nearest)
     except OSError as error:
-        return Probed(Place.UNUSABLE, _reason(error))
+        return _unusable(error)
     return Probed(space=status.f_bavail * status.f_frsize)
 
 
-def _nearest(path: Path) -> Path:
-    """Return the path itself or the nearest parent that exists."""
-    return next(each for each in (path, *path.parents) if os.path.lexists(each))
-
-
-def _write_in(path: Path) -> None:
-    place = path / f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
-    with create(place) as file:
-        try:
-            write_all(file, _SAMPLE)
-        finally:
-            place.unlink()
-
-
-def _make_in(parent: Path) -> None:
-    """Make a folder in the deepest existing parent, and remove it."""
-    os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=parent))
+def _unusable(error: OSError) -> Probed:
+    return Probed(Place.UNUSABLE, error.strerror or str(error))
 
 
 def _probe_bucket(target: Destination, space: int | None) -> Probed:
@@ -174,18 +160,14 @@ def _probe_page(address: str | None) -> Probed:
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
             return Probed(Place.OURS)
-        return Probed(Place.UNUSABLE, _reason(error))
+        return _unusable(error)
     return Probed()
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def e501(machine: MachineFacts) -> list[Found]:
+    """this machine's clock is wrong
 
-
-@MACHINE.rule("SQSHB-E501", "this machine's clock is wrong")
-def clock_off(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """SQS refuses calls that are signed with a time more than 5 minutes in the past or in the
-    future.
+    SQS refuses calls that are signed with a time more than 5 minutes in the past or in the future.
 
     Fix: Set the clock. chrony or systemd-timesyncd keeps it right.
     """
@@ -193,10 +175,11 @@ def clock_off(app: AppFacts, machine: MachineFacts) -> list[Found]:
     return when(abs(skew) > SIGNATURE_SECONDS, value=_side(skew))
 
 
-@MACHINE.rule("SQSHB-W502", "this machine's clock differs from SQS's")
-def clock_drifts(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """ETAs are off, and from a difference of 5 minutes SQS refuses every call. Leases do not depend
-    on this clock.
+def w502(machine: MachineFacts) -> list[Found]:
+    """this machine's clock differs from SQS's
+
+    ETAs are off, and from a difference of 5 minutes SQS refuses every call. Leases do not depend on
+    this clock.
 
     Fix: Set the clock. chrony or systemd-timesyncd keeps it right.
     """
@@ -208,31 +191,38 @@ def _side(skew: float) -> str:
     return f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
 
 
-@MACHINE.rule("SQSHB-P503", "this machine's clock is right")
-def clock_right(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """It agrees with the time in SQS's answers."""
+def p503(machine: MachineFacts) -> list[Found]:
+    """this machine's clock is right
+
+    It agrees with the time in SQS's answers.
+    """
     return when(machine.skew is not None and abs(machine.skew) <= SKEW_SECONDS)
 
 
-@MACHINE.rule("SQSHB-I504", "this machine's clock could not be checked")
-def clock_unknown(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """No answer from SQS contained the time."""
+def i504(machine: MachineFacts) -> list[Found]:
+    """this machine's clock could not be checked
+
+    No answer from SQS contained the time.
+    """
     return when(machine.is_answered and machine.skew is None)
 
 
-@VERSIONS.rule("SQSHB-P505", "the versions are tested together")
-def versions_tested(app: AppFacts) -> list[Found]:
-    """The tests run on Celery and kombu 5.5 to 5.7."""
-    return when(_are_tested(app), value=_versions(app))
+def p505(installed: AppFacts) -> list[Found]:
+    """the versions are tested together
+
+    The tests run on Celery and kombu 5.5 to 5.7.
+    """
+    return when(_are_tested(installed), value=_versions(installed))
 
 
-@VERSIONS.rule("SQSHB-W505", "these versions are not tested with celery-sqs-heartbeat")
-def versions_untested(app: AppFacts) -> list[Found]:
-    """The heartbeat changes parts of Celery and kombu that may change between versions.
+def w505(installed: AppFacts) -> list[Found]:
+    """these versions are not tested with celery-sqs-heartbeat
+
+    The heartbeat changes parts of Celery and kombu that may change between versions.
 
     Fix: Use Celery and kombu 5.5 to 5.7, or a newer celery-sqs-heartbeat.
     """
-    return when(not _are_tested(app), value=_versions(app))
+    return when(not _are_tested(installed), value=_versions(installed))
 
 
 def _are_tested(app: AppFacts) -> bool:
@@ -244,18 +234,20 @@ def _versions(app: AppFacts) -> str:
     return ", ".join([*installed, f"pool {app.pool}"])
 
 
-@MACHINE.rule("SQSHB-E506", "the journal can't be written")
-def no_journal(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """The worker runs without a journal and drops the records.
+def e506(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """the journal can't be written
+
+    The worker runs without a journal and drops the records.
 
     Fix: Correct sqs_heartbeat_journal, or give the worker's user write permission there.
     """
     return _journal(machine.journal.place is Place.UNUSABLE, app, machine.journal.why)
 
 
-@MACHINE.rule("SQSHB-W507", "there is little space for the journal")
-def little_space(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """When the file system is full, the worker drops journal records.
+def w507(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """there is little space for the journal
+
+    When the file system is full, the worker drops journal records.
 
     Fix: Remove old days of the journal, or choose a larger file system.
     """
@@ -264,9 +256,10 @@ def little_space(app: AppFacts, machine: MachineFacts) -> list[Found]:
     return _journal(is_little, app, f"{(space or 0) >> 20} MiB left")
 
 
-@MACHINE.rule("SQSHB-E508", "the journal's bucket can't be used")
-def no_bucket(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """Segments wait in the folder for temporary files. Beyond 1 GiB the oldest are lost.
+def e508(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """the journal's bucket can't be used
+
+    Segments wait in the folder for temporary files. Beyond 1 GiB the oldest are lost.
 
     Fix: Correct sqs_heartbeat_journal, boto3's region and credentials, or the S3 endpoint.
     """
@@ -277,18 +270,20 @@ def _journal(is_found: bool, app: AppFacts, why: str) -> list[Found]:
     return when(is_found, PREFIX + "journal", f"{app.settings.journal} ({why})")
 
 
-@MACHINE.rule("SQSHB-I509", "the permission to write to the journal's bucket was not tried")
-def bucket_not_tried(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """Trying s3:PutObject would write an object.
+def i509(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """the permission to write to the journal's bucket was not tried
+
+    Trying s3:PutObject would write an object.
 
     Fix: Make sure that the worker's role has s3:PutObject on the prefix.
     """
     return when(machine.journal.place is Place.UNTRIED, PREFIX + "journal", app.settings.journal)
 
 
-@MACHINE.rule("SQSHB-E510", "the status page's address can't be used")
-def no_page(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """The worker runs without the page and without metrics for Prometheus.
+def e510(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """the status page's address can't be used
+
+    The worker runs without the page and without metrics for Prometheus.
 
     Fix: Choose a free port of this machine, or 127.0.0.1 as the host. Port 0 takes any free port.
     """
@@ -296,9 +291,10 @@ def no_page(app: AppFacts, machine: MachineFacts) -> list[Found]:
     return when(machine.page.place is Place.UNUSABLE, PREFIX + "status", value)
 
 
-@MACHINE.rule("SQSHB-I511", "a worker already serves its status page there")
-def page_runs(app: AppFacts, machine: MachineFacts) -> list[Found]:
-    """The port is used by a worker with the heartbeat, probably this app's own.
+def i511(app: AppFacts, machine: MachineFacts) -> list[Found]:
+    """a worker already serves its status page there
+
+    The port is used by a worker with the heartbeat, probably this app's own.
 
     Fix: Nothing, if it is the only one. Each worker on a host needs its own port.
     """

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,8 +40,8 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """A page to read.
+class Page:
+    """A worker's page: its contents, or why it could not be read.
 
     Attributes:
         origin: Where its URL comes from; empty if an option names it.
@@ -49,28 +49,23 @@ class Target:
 
     url: str
     origin: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.url} ({self.origin})" if self.origin else self.url
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageAnswer:
-    """The contents of a worker's page, or why it could not be read."""
-
-    target: Target
     payload: dict[str, Any] | None = None
     fault: str = ""
 
+    def __str__(self) -> str:
+        """Return why it could not be read."""
+        place = f"{self.url} ({self.origin})" if self.origin else self.url
+        return f"{place}: {self.fault}"
+
     def as_plain(self) -> dict[str, Any]:
-        """Return the answer as its JSON object."""
+        """Return the page as its JSON object."""
         said = {"error": self.fault} if self.payload is None else self.payload
-        return {"url": self.target.url, **said}
+        return {"url": self.url, **said}
 
     @property
     def name(self) -> str:
         """The worker's name, or the page's URL if it has none."""
-        return str((self.payload or {}).get("worker") or self.target.url)
+        return str((self.payload or {}).get("worker") or self.url)
 
     @property
     def is_well(self) -> bool:
@@ -99,7 +94,7 @@ def url_fault(url: str) -> str | None:
     return None
 
 
-def own_target(app: Any) -> Target:
+def own_page(app: Any) -> Page:
     """Return the page in the app's settings.
 
     Raises:
@@ -107,7 +102,7 @@ def own_target(app: Any) -> Target:
     """
     address = _setting(app, ADDRESS)
     if address is None:
-        return Target(url=DEFAULT_URL, origin=f"the default: the app sets no {ADDRESS}")
+        return Page(url=DEFAULT_URL, origin=f"the default: the app sets no {ADDRESS}")
     try:
         host, port = parse_address(address)
     except ValueError as error:
@@ -116,7 +111,7 @@ def own_target(app: Any) -> Target:
         raise Refusal(
             f"{ADDRESS}={address!r}: the worker takes any free port and logs its number: {_WAY_OUT}"
         )
-    return Target(url=url_of(host, port), origin=f"the app's {ADDRESS}")
+    return Page(url=url_of(host, port), origin=f"the app's {ADDRESS}")
 
 
 def own_token(app: Any) -> str | None:
@@ -184,26 +179,26 @@ def serves_health(url: str) -> bool:
     return isinstance(payload, dict) and {"status", "last_tick_age", "standstills"} <= set(payload)
 
 
-def ask_all(targets: Sequence[Target], token: str | None) -> list[PageAnswer]:
-    """Read the leases of every page, several at the same time. Network errors become answers."""
+def ask_all(pages: Sequence[Page], token: str | None) -> list[Page]:
+    """Read the leases of every page, several at the same time. Network errors become faults."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(lambda target: _ask(target, token), targets))
+        return list(threads.map(lambda page: _ask(page, token), pages))
 
 
-def _ask(target: Target, token: str | None) -> PageAnswer:
+def _ask(page: Page, token: str | None) -> Page:
     try:
-        payload = _read_page(f"{target.url.rstrip('/')}/leases", token)
+        payload = _read_page(f"{page.url.rstrip('/')}/leases", token)
     except urllib.error.HTTPError as error:
         with error:
             other = f"answered with HTTP status {error.code}: {_NO_PAGE}"
-            return PageAnswer(target=target, fault=_REFUSALS.get(error.code, other))
+            return replace(page, fault=_REFUSALS.get(error.code, other))
     except (OSError, HTTPException) as error:
-        return PageAnswer(target=target, fault=_silence(error))
+        return replace(page, fault=_silence(error))
     except (ValueError, RecursionError):
-        return PageAnswer(target=target, fault=_NO_PAGE)
+        return replace(page, fault=_NO_PAGE)
     if not isinstance(payload, dict) or not isinstance(payload.get("leases"), list):
-        return PageAnswer(target=target, fault=_NO_PAGE)
-    return PageAnswer(target=target, payload=payload)
+        return replace(page, fault=_NO_PAGE)
+    return replace(page, payload=payload)
 
 
 def _silence(error: Exception) -> str:

@@ -1,26 +1,19 @@
-"""The doctor's rules about a queue's attributes, and about visibility timeouts.
-
-Each docstring has the texts that people read.
-"""
-# ruff: noqa: ARG001, D205 - one table, one signature; texts for people.
+"""The doctor's rules about a queue's attributes, and about visibility timeouts."""
+# ruff: noqa: D403, D415 - docstrings are what people read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from celery_sqs_heartbeat.cli.app import AppFacts, TaskFacts
-from celery_sqs_heartbeat.cli.findings import Found, RuleTable, faults, when
+from celery_sqs_heartbeat.cli.findings import Found, faults, when
 from celery_sqs_heartbeat.cli.queues import QueueFacts
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.policy import MIN_CALL_SECONDS, call_patience, longest_wait
 from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings
 from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL, order_faults
-
-#: Rules for a queue whose attributes are known. Their facts are the app and the queue.
-READ = RuleTable()
-#: Rules for the timeouts in an app's settings. With a queue as another fact, for its own timeout.
-TIMING = RuleTable()
 
 #: The most messages in flight of one queue, standard or FIFO (SQS Developer Guide, "Amazon SQS
 #: message quotas", and "Avoiding large message backlogs" for FIFO, where it was 20,000 until 2024).
@@ -37,15 +30,18 @@ SHORT_RETENTION = 86_400
 _MOST_NAMED = 5
 
 
-@READ.rule("SQSHB-P201", "the queue exists")
-def exists(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """The doctor read its attributes."""
+def p201(queue: QueueFacts) -> list[Found]:
+    """the queue exists
+
+    The doctor read its attributes.
+    """
     return [Found(value=f"visibility timeout {queue.own_timeout} s")]
 
 
-@READ.rule("SQSHB-E203", "the settings do not fit the queue")
-def does_not_fit(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """A worker that consumes from it refuses to start.
+def e203(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """the settings do not fit the queue
+
+    A worker that consumes from it refuses to start.
 
     Fix: Change the named setting, or the queue's visibility timeout.
     """
@@ -53,18 +49,20 @@ def does_not_fit(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return faults(each.removeprefix(f"queue {queue.name!r}: ") for each in sentences)
 
 
-@READ.rule("SQSHB-W204", "the queue has no redrive policy")
-def no_redrive(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """If a task always fails or kills its worker, SQS delivers its message again and again.
+def w204(queue: QueueFacts) -> list[Found]:
+    """the queue has no redrive policy
+
+    If a task always fails or kills its worker, SQS delivers its message again and again.
 
     Fix: Give it a dead-letter queue: a RedrivePolicy with a maxReceiveCount of about 5.
     """
     return when(queue.max_receive_count is None and not queue.is_fifo)
 
 
-@READ.rule("SQSHB-W205", "maxReceiveCount is low")
-def few_receives(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """Every receive counts, including those of killed workers and each wait at SQS for an ETA.
+def w205(queue: QueueFacts) -> list[Found]:
+    """maxReceiveCount is low
+
+    Every receive counts, including those of killed workers and each wait at SQS for an ETA.
     Messages may reach the dead-letter queue although nothing is wrong with them.
 
     Fix: Raise maxReceiveCount in the RedrivePolicy to about 5.
@@ -73,9 +71,10 @@ def few_receives(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return when(count is not None and count < FEW_RECEIVES, value=count)
 
 
-@READ.rule("SQSHB-I206", "messages are hidden for a long time")
-def long_timeout(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """If a worker and its keeper die, for example because their machine fails, no one else can run
+def i206(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """messages are hidden for a long time
+
+    If a worker and its keeper die, for example because their machine fails, no one else can run
     their messages until this time has passed. With the heartbeat, a minute is enough.
 
     Fix: Set sqs_heartbeat_visibility_timeout, or the queue's own visibility timeout, to about 30 s.
@@ -84,10 +83,11 @@ def long_timeout(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return when(timeout > LONG_TIMEOUT, value=f"{timeout} s")
 
 
-@READ.rule("SQSHB-E207", "messages expire before they can be delivered again")
-def vanishes(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """The retention period counts from the send. If it is not longer than the visibility timeout,
-    SQS deletes a message before a second receive.
+def e207(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """messages expire before they can be delivered again
+
+    The retention period counts from the send. If it is not longer than the visibility timeout, SQS
+    deletes a message before a second receive.
 
     Fix: Raise the queue's MessageRetentionPeriod to several days, or lower the visibility timeout.
     """
@@ -96,9 +96,10 @@ def vanishes(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return when(retention is not None and retention <= timeout, value=value)
 
 
-@READ.rule("SQSHB-W208", "the retention period is short")
-def short_lived(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """It counts from the send and continues through releases, ETAs and outages. SQS deletes older
+def w208(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """the retention period is short
+
+    It counts from the send and continues through releases, ETAs and outages. SQS deletes older
     messages without a trace, even while their tasks run.
 
     Fix: Raise the queue's MessageRetentionPeriod to several days. The maximum is 1209600 s.
@@ -114,21 +115,22 @@ def _timeout(app: AppFacts, queue: QueueFacts) -> int:
     return app.settings.for_queue(queue.name).terms(queue.own_timeout).visibility_timeout
 
 
-@READ.rule("SQSHB-I209", "the queue is FIFO")
-def is_fifo(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """While a message is in flight, SQS delivers nothing behind it in its message group. A long
-    task or a release delay delays the whole group. Once a lease has expired, SQS refuses to delete
-    its message.
+def i209(queue: QueueFacts) -> list[Found]:
+    """the queue is FIFO
+
+    While a message is in flight, SQS delivers nothing behind it in its message group. A long task
+    or a release delay delays the whole group. Once a lease has expired, SQS refuses to delete its
+    message.
 
     Fix: Give messages that need no order their own message groups.
     """
     return when(queue.is_fifo)
 
 
-@READ.rule("SQSHB-W210", "many messages are in flight")
-def nearly_full(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """SQS allows at most 120,000 at a time. Beyond that a long poll returns nothing, without an
-    error.
+def w210(queue: QueueFacts) -> list[Found]:
+    """many messages are in flight
+
+    SQS allows at most 120,000 at a time. Beyond that a long poll returns nothing, without an error.
 
     Fix: Lower worker_prefetch_multiplier, set worker_eta_task_limit, or split the queue.
     """
@@ -136,28 +138,30 @@ def nearly_full(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return when(quota * IN_FLIGHT_PART <= count < quota, value=f"{count:,}")
 
 
-@READ.rule("SQSHB-E211", "SQS allows no more messages in flight")
-def full(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """Workers receive nothing until messages are deleted or released.
+def e211(queue: QueueFacts) -> list[Found]:
+    """SQS allows no more messages in flight
+
+    Workers receive nothing until messages are deleted or released.
 
     Fix: Lower worker_prefetch_multiplier, set worker_eta_task_limit, or split the queue.
     """
     return when(queue.in_flight >= IN_FLIGHT_QUOTA, value=f"{queue.in_flight:,}")
 
 
-@READ.rule("SQSHB-I212", "the queue is encrypted with a KMS key")
-def encrypted(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """Without kms:Decrypt a worker receives nothing, and without kms:GenerateDataKey it sends
-    nothing.
+def i212(queue: QueueFacts) -> list[Found]:
+    """the queue is encrypted with a KMS key
+
+    Without kms:Decrypt a worker receives nothing, and without kms:GenerateDataKey it sends nothing.
 
     Fix: Grant both on the key. `celery -A proj sqs-heartbeat iam` prints the policy.
     """
     return when(queue.encryption_key, value=queue.encryption_key)
 
 
-@READ.rule("SQSHB-I218", "tasks retry themselves, and the queue counts receives")
-def retried(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """A retry is a new message, and SQS counts its receives from 1. max_retries limits the retries,
+def i218(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """tasks retry themselves, and the queue counts receives
+
+    A retry is a new message, and SQS counts its receives from 1. max_retries limits the retries,
     and maxReceiveCount the receives of each message. Only the last message can become a dead
     letter.
 
@@ -167,14 +171,15 @@ def retried(app: AppFacts, queue: QueueFacts) -> list[Found]:
     count = queue.max_receive_count
     if count is None:
         return []
-    sent = [task for task in app.retried_tasks if not _is_released(app, queue, task)]
+    sent = _retried(app, queue, is_released=False)
     return _of_tasks(count, [_runs(task, app, count) for task in sent])
 
 
-@READ.rule("SQSHB-W032", "messages become dead letters before their retries are used up")
-def few_for_retries(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """On this queue a retry is another receive of the same message. It gets at most max_retries + 1
-    or maxReceiveCount receives, the smaller of the two.
+def w032(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """messages become dead letters before their retries are used up
+
+    On this queue a retry is another receive of the same message. It gets at most max_retries + 1 or
+    maxReceiveCount receives, the smaller of the two.
 
     Fix: Raise maxReceiveCount in the RedrivePolicy to max_retries + 1, or lower max_retries.
     """
@@ -183,14 +188,21 @@ def few_for_retries(app: AppFacts, queue: QueueFacts) -> list[Found]:
         return []
     cut_short = [
         f"{task.name} (max_retries {task.retries})"
-        for task in app.retried_tasks
-        if _is_released(app, queue, task) and task.retries is not None and task.retries >= count
+        for task in _retried(app, queue, is_released=True)
+        if task.retries is not None and task.retries >= count
     ]
     return _of_tasks(count, cut_short)
 
 
-def _is_released(app: AppFacts, queue: QueueFacts, task: TaskFacts) -> bool:
-    return app.settings.releases_retries(queue.name, task.name)
+def _retried(app: AppFacts, queue: QueueFacts, *, is_released: bool) -> list[TaskFacts]:
+    """Return the tasks that retry themselves, by a release or not, and outlive their start."""
+    return [
+        task
+        for task in app.tasks
+        if task.acks_late
+        and task.retries != 0
+        and app.settings.releases_retries(queue.name, task.name) is is_released
+    ]
 
 
 def _of_tasks(max_receive_count: int, said: Sequence[str]) -> list[Found]:
@@ -214,11 +226,12 @@ def _runs(task: TaskFacts, app: AppFacts, max_receive_count: int) -> str:
     )
 
 
-@READ.rule("SQSHB-I221", "maxReceiveCount does not fit the prefetch")
-def few_for_prefetch(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """A worker that shuts down releases the messages that wait behind its running tasks, and the
-    next worker may be shut down, too: each costs a receive. On its last one, a message is run
-    during the shutdown, or sent again.
+def i221(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """maxReceiveCount does not fit the prefetch
+
+    A worker that shuts down releases the messages that wait behind its running tasks, and the next
+    worker may be shut down, too: each costs a receive. On its last one, a message is run during the
+    shutdown, or sent again.
 
     Fix: Allow one receive for each message that a process prefetches, and another in case a worker
     dies: set maxReceiveCount to worker_prefetch_multiplier + 1, or lower the multiplier.
@@ -228,9 +241,10 @@ def few_for_prefetch(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return when(count is not None and count <= multiplier, value=value)
 
 
-@READ.rule("SQSHB-I403", "long polls are shortened")
-def cut_polls(app: AppFacts, queue: QueueFacts) -> list[Found]:
-    """A message that arrives at the end of a long poll must have its threshold left. A receive
+def i403(app: AppFacts, queue: QueueFacts) -> list[Found]:
+    """long polls are shortened
+
+    A message that arrives at the end of a long poll must have its threshold left. A receive
     therefore waits no longer than visibility_timeout - threshold, and empty polls are more
     frequent.
 
@@ -241,70 +255,80 @@ def cut_polls(app: AppFacts, queue: QueueFacts) -> list[Found]:
     return when(cut < wait, "wait_time_seconds", f"{wait}, shortened to {cut}")
 
 
-@TIMING.rule("SQSHB-W213", "the visibility timeout is too short")
-def too_short(app: AppFacts, queue: QueueFacts | None = None) -> list[Found]:
-    """If two calls to SQS hang, there is no time for a third one before the message becomes visible
+def w213(app: AppFacts, timeouts: Sequence[Timeout]) -> list[Found]:
+    """the visibility timeout is too short
+
+    If two calls to SQS hang, there is no time for a third one before the message becomes visible
     again. Its task then starts twice.
 
     Fix: Set the visibility timeout to about 30 s. With the default threshold and interval, the
     shortest that leaves enough time is 15 s.
     """
-    return [found for found, reason in _hasty(app, queue) if reason is None]
+    return [each.found for each, terms in _hasty(app.settings, timeouts) if terms is None]
 
 
-@TIMING.rule("SQSHB-W214", "extensions begin too late")
-def too_late(app: AppFacts, queue: QueueFacts | None = None) -> list[Found]:
-    """If two calls to SQS hang, there is no time for a third one before the message becomes visible
+def w214(app: AppFacts, timeouts: Sequence[Timeout]) -> list[Found]:
+    """extensions begin too late
+
+    If two calls to SQS hang, there is no time for a third one before the message becomes visible
     again. Its task then starts twice.
 
     Fix: Remove the threshold and the interval that are set. Or raise sqs_heartbeat_threshold and
     lower sqs_heartbeat_interval.
     """
-    return [Found(None, reason, found.queue) for found, reason in _hasty(app, queue) if reason]
-
-
-def _hasty(app: AppFacts, queue: QueueFacts | None) -> Iterator[tuple[Found, str | None]]:
-    """Yield a finding for each timeout that leaves no time for a third call.
-
-    With it comes the reason if the timeout is long enough, but not for the threshold or the
-    interval that is set. Values that the worker refuses are reported as faults, and not here.
-    """
-    interval = app.settings.longest_sleep()
-    for found, rules, timeout in _timeouts(app.settings, queue):
-        terms = rules.terms(timeout)
-        if any(order_faults(terms, app.settings.interval)) or not is_too_short(terms, interval):
-            continue
-        usual = replace(rules, threshold=None).terms(timeout)
-        if is_too_short(usual, min(interval, DEFAULT_INTERVAL)):
-            yield found, None
-        else:
-            yield (
-                found,
-                f"{terms.threshold:g} s before the timeout ends, while the keeper sleeps up to "
-                f"{interval:g} s",
-            )
-
-
-def _timeouts(settings: Settings, queue: QueueFacts | None) -> Iterator[tuple[Found, Rules, int]]:
-    """Yield the queue's own timeout, or without a queue those in the settings, with their rules."""
-    if queue is not None:
-        rules = settings.for_queue(queue.name)
-        if rules.visibility_timeout is None:
-            yield Found(value=f"{queue.own_timeout} s"), rules, queue.own_timeout
-        return
-    scopes: list[tuple[str, str | None, Rules, Rules]] = [
-        (f"{PREFIX}visibility_timeout", None, settings.rules, settings.rules)
+    sleeps = f"while the keeper sleeps up to {app.settings.longest_sleep():g} s"
+    return [
+        Found(None, f"{terms.threshold:g} s before the timeout ends, {sleeps}", each.found.queue)
+        for each, terms in _hasty(app.settings, timeouts)
+        if terms is not None
     ]
+
+
+class Timeout(NamedTuple):
+    """A visibility timeout, where it is set, and the rules that apply there."""
+
+    found: Found
+    seconds: int
+    rules: Rules
+
+
+def timeouts_in(settings: Settings) -> Iterator[Timeout]:
+    """Yield the timeouts that settings set."""
+    scopes = [(Found(f"{PREFIX}visibility_timeout"), settings.rules, settings.rules)]
     for name, own in settings.queues.items():
-        label = f"{PREFIX}queues[{name!r}]['visibility_timeout']"
-        scopes.append((label, name, own, settings.for_queue(name)))
+        found = Found(f"{PREFIX}queues[{name!r}]['visibility_timeout']", queue=name)
+        scopes.append((found, own, settings.for_queue(name)))
     for name, own in settings.tasks.items():
-        label = f"task {name!r}: sqs_heartbeat['visibility_timeout']"
-        scopes.append((label, None, own, settings.rules.under(own)))
-    for label, of_queue, own, rules in scopes:
-        if own.visibility_timeout is not None:
-            found = Found(label, own.visibility_timeout, of_queue)
-            yield found, rules, own.visibility_timeout
+        found = Found(f"task {name!r}: sqs_heartbeat['visibility_timeout']")
+        scopes.append((found, own, settings.rules.under(own)))
+    for found, own, rules in scopes:
+        if (seconds := own.visibility_timeout) is not None:
+            yield Timeout(found._replace(value=seconds), seconds, rules)
+
+
+def timeouts_of(queue: QueueFacts, settings: Settings) -> Iterator[Timeout]:
+    """Yield the queue's own timeout, if no setting replaces it."""
+    rules = settings.for_queue(queue.name)
+    if rules.visibility_timeout is None:
+        yield Timeout(Found(value=f"{queue.own_timeout} s"), queue.own_timeout, rules)
+
+
+def _hasty(
+    settings: Settings, timeouts: Iterable[Timeout]
+) -> Iterator[tuple[Timeout, LeaseTerms | None]]:
+    """Yield each timeout that leaves no time for a third call.
+
+    With it come the terms if it is long enough, but not for the threshold or the interval that is
+    set. Values that the worker refuses are reported as faults, and not here.
+    """
+    interval = settings.longest_sleep()
+    for each in timeouts:
+        terms = each.rules.terms(each.seconds)
+        if any(order_faults(terms, settings.interval)) or not is_too_short(terms, interval):
+            continue
+        usual = replace(each.rules, threshold=None).terms(each.seconds)
+        is_short = is_too_short(usual, min(interval, DEFAULT_INTERVAL))
+        yield each, None if is_short else terms
 
 
 def is_too_short(terms: LeaseTerms, interval: float) -> bool:

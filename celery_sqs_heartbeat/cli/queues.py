@@ -17,7 +17,7 @@ from typing import Any
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
-from celery_sqs_heartbeat.cli.broker import Broker
+from celery_sqs_heartbeat.cli.app import Broker
 from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.sqs import adapter
@@ -43,14 +43,10 @@ _HARMLESS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     ),
     "sqs:DeleteMessage": ("DeleteMessageBatch", {"Entries": [_NO_HANDLE]}),
 }
+#: Codes of SQS's common errors that say more here than in a worker.
+_OF_OUTAGE = ("InternalError", "InternalFailure", "ServiceUnavailable")
+_OF_CREDENTIALS = ("IncompleteSignature", "MissingAuthenticationTokenException")
 _ARN = re.compile(r"arn:aws[\w-]*:sqs:[\w-]*:(\d{12}):")
-#: The codes of SQS's errors and of AWS's common errors that concern the caller's credentials.
-_OF_CREDENTIALS = re.compile(
-    "AuthFailure|ExpiredToken(Exception)?|IncompleteSignature|InvalidAccessKeyId"
-    "|InvalidClientTokenId|InvalidSecurity|InvalidSignatureException"
-    "|MissingAuthenticationToken(Exception)?|RequestExpired|RequestTimeTooSkewed"
-    "|SignatureDoesNotMatch|UnrecognizedClientException"
-)
 
 
 class Tried(enum.Enum):
@@ -223,30 +219,19 @@ class QueueInspector:
         answer = self._call("", "GetQueueUrl", QueueName=sqs_name)
         if answer.tried is Tried.NO_QUEUE:
             return replace(queue, found=answer)
-        url = answer.payload.get("QueueUrl")
-        if url is not None:
+        if url := answer.payload.get("QueueUrl"):
             return self._look_at(queue, str(url))
-        url = self._likely_url(sqs_name, account)
-        if url is None:
+        if self._broker.config.endpoint_url:
+            # Servers other than AWS name no account in a denial, and accept any.
+            account = account or _NO_ACCOUNT
+        if account is None:
             return queue
-        guessed = {**self._look_at(queue, url).tries, **self._try_harmlessly(url)}
+        # The client exists, because SQS answered its calls.
+        likely = f"{self._clients[''].meta.endpoint_url.rstrip('/')}/{account}/{sqs_name}"
+        guessed = {**self._look_at(queue, likely).tries, **self._try_harmlessly(likely)}
         # The queue may not exist, so only a denial is significant.
         denied = {action: each for action, each in guessed.items() if each.tried is Tried.DENIED}
         return replace(queue, tries=denied)
-
-    def _likely_url(self, sqs_name: str, account: object) -> str | None:
-        """Return the URL that a queue most likely has, or None if it can't be guessed.
-
-        Servers other than AWS name no account in a denial, and accept any.
-        """
-        endpoint = self._broker.config.endpoint_url
-        if account is None and endpoint is None:
-            return None
-        try:
-            endpoint = new_client(self._broker.config, "", _PATIENT).meta.endpoint_url
-        except Exception:
-            return None
-        return f"{str(endpoint).rstrip('/')}/{account or _NO_ACCOUNT}/{sqs_name}"
 
     def _look_at(self, queue: QueueFacts, url: str) -> QueueFacts:
         found = self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
@@ -259,20 +244,15 @@ class QueueInspector:
             attributes={str(key): str(value) for key, value in attributes.items()},
             tries={**queue.tries, **({"sqs:GetQueueAttributes": found} if is_there else {})},
         )
-        return replace(queue, dead_letters=self._look_for_dead_letters(queue))
-
-    def _look_for_dead_letters(self, queue: QueueFacts) -> Answer | None:
-        """Return the answer about the dead-letter queue of a FIFO queue; None if it names none.
-
-        Both are in the same account and region (SQS Developer Guide, "Using dead-letter queues"),
-        so their URLs differ only in the name. A worker needs no permission for the dead-letter
-        queue, so a denial is not significant.
-        """
         name = queue.dead_letter_name
-        if name is None or queue.url is None or not queue.is_fifo:
-            return None
-        url = f"{queue.url.rpartition('/')[0]}/{name}"
-        return self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])
+        if name is None or not queue.is_fifo:
+            return queue
+        # Both queues are in the same account and region (SQS Developer Guide, "Using dead-letter
+        # queues"), so their URLs differ only in the name. A worker needs no permission for the
+        # dead-letter queue, so a denial is not significant.
+        dead = f"{url.rpartition('/')[0]}/{name}"
+        answer = self._call(dead, "GetQueueAttributes", QueueUrl=dead, AttributeNames=["QueueArn"])
+        return replace(queue, dead_letters=answer)
 
     def _try_harmlessly(self, url: str) -> dict[str, Answer]:
         return {
@@ -290,40 +270,27 @@ class QueueInspector:
             endpoint = client.meta.endpoint_url
             if endpoint in self._down:
                 return self._down[endpoint]
-            payload = getattr(client, xform_name(operation))(**request)
+            response = getattr(client, xform_name(operation))(**request)
+            answer = Answer(tried=Tried.ALLOWED, payload=response)
         except Exception as error:
             # Any error is an answer: the call was not possible.
-            answer = of_error(error, operation, endpoint, asked_at, self._clock())
+            response = getattr(error, "response", {})
+            answer = of_error(error, operation, endpoint)
             if answer.tried is Tried.UNREACHABLE and endpoint:
                 self._down[endpoint] = answer
-            return answer
-        return of_payload(payload, asked_at, self._clock())
+        # The answer was made about halfway through the call.
+        return replace(answer, skew=skew_of(response, (asked_at + self._clock()) / 2))
 
 
-def of_payload(payload: Mapping[str, Any], asked_at: float, answered_at: float) -> Answer:
-    """Return the answer for a call that succeeded. Times are Unix seconds."""
-    skew = _skew(payload, asked_at, answered_at)
-    return Answer(tried=Tried.ALLOWED, payload=payload, skew=skew)
-
-
-def of_error(
-    error: Exception, operation: str, endpoint: str, asked_at: float, answered_at: float
-) -> Answer:
+def of_error(error: Exception, operation: str, endpoint: str) -> Answer:
     """Return the answer for an error, without its text, which may quote a signature.
 
     Args:
         operation: The action that was called, by its name in the SQS API reference.
     """
-    if isinstance(error, ClientError):
-        code = _code(error.response.get("Error") or {})
-        skew = _skew(error.response, asked_at, answered_at)
-        if not adapter.is_answer_to(error, operation):
-            reason = f"{error.operation_name}: {code}"
-            return Answer(tried=Tried.CREDENTIALS, reason=reason, skew=skew)
-        tried = _tried(error, operation, code)
-        payload = _account_of(error) if tried is Tried.DENIED else {}
-        return Answer(tried=tried, reason=code, payload=payload, skew=skew)
     name = type(error).__name__
+    if isinstance(error, ClientError):
+        return _of_client_error(error, operation)
     if isinstance(error, adapter.NO_CREDENTIALS):
         return Answer(tried=Tried.CREDENTIALS, reason=name)
     if isinstance(error, (BotoCoreError, OSError)) and not isinstance(error, ParamValidationError):
@@ -332,35 +299,35 @@ def of_error(
     return Answer(tried=Tried.REFUSED, reason=name)
 
 
+def _of_client_error(error: ClientError, operation: str) -> Answer:
+    said = error.response.get("Error") or {}
+    code = _code(said)
+    if not adapter.is_answer_to(error, operation):
+        return Answer(tried=Tried.CREDENTIALS, reason=f"{error.operation_name}: {code}")
+    if code in ("NonExistentQueue", "QueueDoesNotExist"):
+        return Answer(tried=Tried.NO_QUEUE, reason=code)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0
+    outcome = adapter.of_exception(error, operation)
+    if outcome is Outcome.DENIED:
+        # A denial names the queue: "on resource: arn:aws:sqs:...".
+        found = _ARN.search(str(said.get("Message")))
+        payload = {"Account": found[1]} if found else {}
+        return Answer(tried=Tried.DENIED, reason=code, payload=payload)
+    if outcome is Outcome.THROTTLED or status >= 500 or code in _OF_OUTAGE:
+        return Answer(tried=Tried.BUSY, reason=code)
+    # All other failures are about credentials.
+    is_of_keys = outcome is Outcome.FAILED or code in _OF_CREDENTIALS
+    return Answer(tried=Tried.CREDENTIALS if is_of_keys else Tried.REFUSED, reason=code)
+
+
 def whether_permitted(answer: Answer) -> Answer:
     """Return whether a call that can't succeed was permitted."""
     failed: Any = answer.payload.get("Failed") or ()
-    found = [adapter.of_error(entry) for entry in failed]
-    if Outcome.DENIED in found:
-        return Answer(tried=Tried.DENIED, reason=_code(failed[0]), skew=answer.skew)
+    if Outcome.DENIED in map(adapter.of_error, failed):
+        return replace(answer, tried=Tried.DENIED, reason=_code(failed[0]))
     if answer.reason in ("InvalidParameterValue", "ReadCountOutOfRange"):
-        return Answer(tried=Tried.ALLOWED, skew=answer.skew)
-    return Answer(tried=answer.tried, reason=answer.reason, skew=answer.skew)
-
-
-def _tried(error: ClientError, operation: str, code: str) -> Tried:
-    if _OF_CREDENTIALS.fullmatch(code):
-        return Tried.CREDENTIALS
-    if code in ("NonExistentQueue", "QueueDoesNotExist"):
-        return Tried.NO_QUEUE
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    outcome = adapter.of_exception(error, operation)
-    if outcome is Outcome.DENIED:
-        return Tried.DENIED
-    if outcome in (Outcome.THROTTLED, Outcome.FAILED) or (status or 0) >= 500:
-        return Tried.BUSY
-    return Tried.REFUSED
-
-
-def _account_of(error: ClientError) -> Mapping[str, str]:
-    """Return the account in the ARN that a denial names: "on resource: arn:aws:sqs:..."."""
-    found = _ARN.search(str((error.response.get("Error") or {}).get("Message")))
-    return {} if found is None else {"Account": found[1]}
+        return replace(answer, tried=Tried.ALLOWED)
+    return answer
 
 
 def _code(error: Mapping[str, Any]) -> str:
@@ -368,11 +335,10 @@ def _code(error: Mapping[str, Any]) -> str:
     return str(error.get("Code") or "unknown").rsplit(".", 1)[-1].rsplit("#", 1)[-1]
 
 
-def _skew(answer: Mapping[str, Any], asked_at: float, answered_at: float) -> float | None:
-    """Return how many seconds our clock is ahead of the answer's `Date`."""
-    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+def skew_of(response: Mapping[str, Any], now: float) -> float | None:
+    """Return how many seconds our clock is ahead of a response's `Date`."""
     try:
-        theirs = parsedate_to_datetime(headers["date"]).timestamp()
+        date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return now - parsedate_to_datetime(date).timestamp()
     except (KeyError, TypeError, ValueError):
         return None
-    return (asked_at + answered_at) / 2 - theirs

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from celery_sqs_heartbeat.cli.output import Styled, table
-from celery_sqs_heartbeat.cli.output import watch as keep_drawing
+from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import DONE, FOUND, Command, Refusal, epilog
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.cli.pages import PageAnswer
+    from celery_sqs_heartbeat.cli.pages import Page
 
 #: The time between two requests of `--watch`, in seconds.
 WATCH_SECONDS = 1.0
+#: Escape sequences: go to the first line, and erase to the end of the screen.
+_FIRST_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[J"
 _OTHER_VERSION = (
     "its worker runs another version of celery-sqs-heartbeat, whose totals this command can't "
     "read: use the same version for both"
@@ -80,42 +85,37 @@ def status(
     if watch and as_json:
         raise click.UsageError("--watch draws tables: remove --watch or --json")
     app = context.obj.app
-    targets = [pages.Target(url=url) for url in urls] or [pages.own_target(app)]
+    chosen = [pages.Page(url=url) for url in urls] or [pages.own_page(app)]
     token = pages.own_token(app) if token is None else token
     color = False if context.obj.no_color else None
 
-    def ask() -> list[PageAnswer]:
-        return readable(pages.ask_all(targets, token))
+    def ask() -> list[Page]:
+        return [*map(readable, pages.ask_all(chosen, token))]
 
     if watch:
-        keep_drawing(lambda: lines_of(ask()), WATCH_SECONDS, color=color)
+        keep_drawing(lambda: lines_of(ask()), color=color)
         return
     answers = ask()
     if as_json:
         click.echo(json.dumps([answer.as_plain() for answer in answers], indent=2))
     if not any(answer.payload for answer in answers):
-        raise Refusal("; ".join(f"{answer.target}: {answer.fault}" for answer in answers))
+        raise Refusal("; ".join(map(str, answers)))
     if not as_json:
         click.echo("\n".join(lines_of(answers)), color=color)
     context.exit(DONE if all(answer.is_well for answer in answers) else FOUND)
 
 
-def readable(answers: Iterable[PageAnswer]) -> list[PageAnswer]:
-    """Return the answers. One that can't be shown is that of a worker of another version."""
-    return [
-        each if _is_known(each) else replace(each, payload=None, fault=_OTHER_VERSION)
-        for each in answers
-    ]
-
-
-def _is_known(answer: PageAnswer) -> bool:
+def readable(answer: Page) -> Page:
+    """Return an answer. One that can't be shown is that of a worker of another version."""
     try:
-        return bool(lines_of([answer])) and answer.is_well is not None
+        lines_of([answer])
+        answer.is_well  # noqa: B018
     except (AttributeError, LookupError, TypeError, ValueError):
-        return False
+        return replace(answer, payload=None, fault=_OTHER_VERSION)
+    return answer
 
 
-def lines_of(answers: Sequence[PageAnswer]) -> list[str]:
+def lines_of(answers: Sequence[Page]) -> list[str]:
     """Return tables of the workers, their tasks and the stopped message groups, then notes.
 
     Without message groups, which only FIFO queues have, nothing mentions them.
@@ -130,21 +130,54 @@ def lines_of(answers: Sequence[PageAnswer]) -> list[str]:
     tasks = [_task(*task) for task in sorted(by_task.items())]
     stopped = [_stopped(group) for _, page in pages for group in page["stopped_groups"]]
     blocks = [
-        _table(_WORKERS, workers, numbers=9, left_out=0 if has_groups else 3),
-        _table(_TASKS, tasks, numbers=7, left_out=0 if has_groups else 1),
-        _table(_STOPPED, stopped, numbers=3),
+        table(_WORKERS, workers, numbers=9, left_out=0 if has_groups else 3),
+        table(_TASKS, tasks, numbers=7, left_out=0 if has_groups else 1),
+        table(_STOPPED, stopped, numbers=3),
         [note.padded() for answer in answers for note in _notes(answer)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
 
 
-def _table(
+class Styled(NamedTuple):
+    """A text of one line. It may contain names that strangers chose, so it is escaped.
+
+    Attributes:
+        color: One of ANSI's eight color names, or "" for the terminal's own. Then it is bold, too.
+    """
+
+    text: str
+    color: str | None = None
+
+    def padded(self, width: int = 0, *, is_right: bool = False) -> str:
+        """Return the text, escaped, with its color."""
+        shown = escaped(self.text)
+        shown = shown.rjust(width) if is_right else shown.ljust(width)
+        return shown if self.color is None else click.style(shown, fg=self.color or None, bold=True)
+
+
+def table(
     columns: Sequence[str], rows: Sequence[Sequence[Styled]], *, numbers: int, left_out: int = 0
 ) -> list[str]:
-    """Return a table without its last columns, or nothing if there are no rows."""
-    shown = len(columns) - left_out
-    kept = [row[:shown] for row in rows]
-    return table(columns[:shown], kept, numbers=numbers - left_out) if rows else []
+    """Return the rows below the names of their columns, or nothing if there are no rows.
+
+    Args:
+        numbers: How many of the last columns are numbers.
+        left_out: How many of these are not shown.
+    """
+    names = len(columns) - numbers
+    shown = slice(len(columns) - left_out)
+    cells = [[Styled(column, "") for column in columns][shown], *(row[shown] for row in rows)]
+    widths = [
+        max(len(escaped(cell.text)) for cell in column) for column in zip(*cells, strict=True)
+    ]
+    lines = [
+        "  ".join(
+            cell.padded(width, is_right=place >= names)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return lines if rows else []
 
 
 def _worker(name: str, page: Mapping[str, Any]) -> list[Styled]:
@@ -184,9 +217,9 @@ def _stopped(group: Mapping[str, Any]) -> list[Styled]:
     ]
 
 
-def _notes(answer: PageAnswer) -> Iterator[Styled]:
+def _notes(answer: Page) -> Iterator[Styled]:
     if (page := answer.payload) is None:
-        yield Styled(f"{answer.target}: {answer.fault}", _RED)
+        yield Styled(str(answer), _RED)
         return
     health = page["health"]["status"]
     if meaning := _MEANINGS.get(health):
@@ -212,3 +245,32 @@ def _bad(count: int, color: str) -> Styled:
 
 def _seconds(value: float | None) -> Styled:
     return Styled("-" if value is None else f"{value:,.0f} s")
+
+
+def keep_drawing(draw: Callable[[], Sequence[str]], *, color: bool | None = None) -> None:
+    """Draw lines again and again until interrupted, with the color of `click.echo`."""
+    is_terminal = sys.stdout.isatty()
+    try:
+        while True:
+            lines = draw()
+            if is_terminal:
+                # click writes it together with the lines: erasing separately makes them flicker.
+                sys.stdout.write(_FIRST_LINE + _REST_OF_SCREEN)
+                lines = list(_fitting(lines))
+            click.echo("\n".join([*lines, ""]), color=color)
+            time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+def _fitting(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines, or as many as fit on the terminal and a line with the rest's count."""
+    width, height = shutil.get_terminal_size()
+    # The last two lines are for the count, or an empty line, and the cursor.
+    left = height - 2
+    for number, line in enumerate(lines):
+        left -= max(1, ceil(len(click.unstyle(line)) / width))
+        if left < 0:
+            yield f"{len(lines) - number} more lines: make the window taller to see them"
+            return
+        yield line

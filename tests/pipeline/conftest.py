@@ -29,19 +29,15 @@ def spark() -> Iterator[SparkSession]:
         session.stop()
 
 
-def build_small(spark: SparkSession, folder: Path) -> tuple[Path, Path]:
-    """Make a journal of two days, with a line that can't be read, and all tables of it."""
+@pytest.fixture(scope="session")
+def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A journal of two days, with a line that can't be read, and all tables of it."""
+    folder = tmp_path_factory.mktemp("built")
     journal, tables = write_all(folder / "journal", some_workers(1, days=1)), folder / "tables"
     for day in sorted(path.name.removeprefix("dt=") for path in journal.iterdir()):
         write_segment(journal, day, "torn", [], "what}\n")
     build(spark, str(journal), Warehouse(spark, str(tables)))
     return journal, tables
-
-
-@pytest.fixture(scope="session")
-def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A small journal, and its tables."""
-    return build_small(spark, tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="session")

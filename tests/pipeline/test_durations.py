@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.pipeline.tables.durations import (
     middle_of,
 )
 from tests.pipeline.builders import DAY, MINUTE, SECOND, attempts_frame, workers_frame
+from tests.support.golden import golden
 
 
 def _attempt(task: str, **seconds: float) -> dict[str, Any]:
@@ -44,36 +45,18 @@ _ATTEMPTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def histograms(spark: SparkSession) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+@pytest.mark.thorough
+def test_a_task_that_ended_is_a_span_and_one_that_continued_is_censored(
+    spark: SparkSession,
+) -> None:
     rows = durations_of(attempts_frame(spark, *_ATTEMPTS)).collect()
     assert {(row.queue, row.vt, str(row.dt)) for row in rows} == {("work", 30, "2026-03-14")}
-    return {(row.task, row.measure): (row.bin, row.spans, row.censored, row.sum_us) for row in rows}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        ("done", {"wait": (2, 2, 0), "run": (10, 2, 0), "held": (12, 2, 0)}),
-        ("running", {"wait": (5, 1, 0), "run": (95, 0, 1), "held": (100, 0, 1)}),
-        ("queued", {"wait": (20, 0, 1), "held": (20, 0, 1)}),
-        ("cut off", {"wait": (5, 1, 0), "run": (20, 0, 1), "held": (25, 0, 1)}),
-        ("continued", {"wait": (5, 1, 0), "held": (25, 0, 1)}),
-        ("released", {"held": (3, 1, 0)}),
-        ("instant", {"wait": (0, 1, 0), "run": (0, 1, 0), "held": (0, 1, 0)}),
-    ],
-)
-def test_a_task_that_ended_is_a_span_and_one_that_continued_is_censored(
-    histograms: dict[tuple[str, str], tuple[int, int, int, int]],
-    task: str,
-    expected: dict[str, tuple[int, int, int]],
-) -> None:
-    found = {measure: row for (name, measure), row in histograms.items() if name == task}
-    assert found == {
-        measure: (bin_of(seconds * SECOND), spans, censored, seconds * SECOND * (spans + censored))
-        for measure, (seconds, spans, censored) in expected.items()
-    }
+    lines = [
+        f"{row.task}: {row.measure} in the bin of {middle_of(row.bin) / SECOND:.3g} s: "
+        f"{row.spans} ended, {row.censored} did not, together {row.sum_us / SECOND:g} s\n"
+        for row in rows
+    ]
+    golden("durations.txt", "".join(sorted(lines)))
 
 
 @pytest.mark.parametrize(
@@ -107,43 +90,30 @@ def stay(queue: str, begin: float, end: float, **fields: Any) -> dict[str, Any]:
     return {**base, "ended": last, "last_event": last, "ended_as": "deleted", **fields}
 
 
-#: By queue: who held a message from when to when, and by minute the peak and the mean.
-STAYS: dict[str, tuple[list[dict[str, Any]], dict[int, tuple[int, float]]]] = {
-    "long": ([stay("long", 30, 210)], {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)}),
+UNTIL = {"last_extended": DAY + 24 * SECOND}
+#: By queue: who held a message from when to when.
+STAYS: dict[str, list[dict[str, Any]]] = {
+    "long": [stay("long", 30, 210)],
     # No row of a minute with nothing.
-    "idle": ([stay("idle", 0, 6), stay("idle", 180, 192)], {0: (1, 0.1), 3: (1, 0.2)}),
+    "idle": [stay("idle", 0, 6), stay("idle", 180, 192)],
     # One leaves when the next comes.
-    "one by one": ([stay("one by one", n, n + 1) for n in range(3)], {0: (1, 0.05)}),
-    "together": ([stay("together", n, 6 - n) for n in range(3)], {0: (3, 0.2)}),
+    "one by one": [stay("one by one", n, n + 1) for n in range(3)],
+    "together": [stay("together", n, 6 - n) for n in range(3)],
     # Until its lease ends.
-    "abandoned": (
-        [
-            stay(
-                "abandoned",
-                0,
-                24,
-                ended=None,
-                ended_as="abandoned",
-                last_extended=DAY + 24 * SECOND,
-            )
-        ],
-        {0: (1, 0.9)},
-    ),
+    "abandoned": [stay("abandoned", 0, 24, ended=None, ended_as="abandoned", **UNTIL)],
     # Until the data ends.
-    "running": (
-        [stay("running", 30, 30, ended=None, ended_as="running")],
-        {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)},
-    ),
+    "running": [stay("running", 30, 30, ended=None, ended_as="running")],
 }
 
 
 @pytest.mark.thorough
 def test_a_minute_has_its_peak_and_mean(spark: SparkSession) -> None:
-    rows = [row for rows, _ in STAYS.values() for row in rows]
+    attempts = attempts_frame(spark, *(row for rows in STAYS.values() for row in rows))
     workers = workers_frame(spark, {"concurrency": 4, "last_seen": DAY + 210 * SECOND})
-    found: dict[str, dict[int, tuple[int, float]]] = {}
-    for row in in_flight_of(attempts_frame(spark, *rows), workers).collect():
-        minute = (row.minute - DAY) // MINUTE
-        found.setdefault(row.queue, {})[minute] = (row.peak, round(row.mean, 9))
-        assert (row.slots, row.quota_share) == (4, row.peak / 120_000)
-    assert found == {queue: minutes for queue, (_, minutes) in STAYS.items()}
+    rows = in_flight_of(attempts, workers).collect()
+    assert [row for row in rows if (row.slots, row.quota_share) != (4, row.peak / 120_000)] == []
+    lines = [
+        f"{row.queue}, minute {(row.minute - DAY) // MINUTE}: {row.peak}, mean {row.mean:.6g}\n"
+        for row in rows
+    ]
+    golden("in_flight.txt", "".join(sorted(lines)))

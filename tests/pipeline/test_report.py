@@ -1,8 +1,4 @@
-"""The report: what it says, word for word, and that names of others stay text.
-
-`golden-report.txt` is the text of the page of a small journal. After an intended change, run
-`python -m tests.pipeline.test_report` and review the difference.
-"""
+"""The report: what it says, word for word, and that names of others stay text."""
 
 from __future__ import annotations
 
@@ -18,20 +14,17 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.cli import sqs_heartbeat
-from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.escaping import escaped
 from celery_sqs_heartbeat.common.exits import FOUND
 from celery_sqs_heartbeat.pipeline import report
 from celery_sqs_heartbeat.pipeline.report.page import render
 from celery_sqs_heartbeat.pipeline.report.plots import durations_of
-from celery_sqs_heartbeat.pipeline.report.queries import Found, collect
+from celery_sqs_heartbeat.pipeline.report.queries import Found
 from celery_sqs_heartbeat.pipeline.tables.durations import bin_of
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND
 from tests.pipeline.journals import Worker, write_all, write_segment
+from tests.support.golden import golden
 
-GOLDEN = Path(__file__).with_name("golden-report.txt")
-EMPTY = Path(__file__).with_name("golden-empty-report.txt")
 NAME, HARMLESS = "proj.add", "harmless"
 #: Names of tasks, which are a part of other texts, too.
 HOSTILE = {
@@ -125,8 +118,8 @@ def test_a_journal_becomes_a_page_and_what_can_t_be_read_is_named(
 
 @pytest.mark.thorough
 def test_the_page_says_what_it_said_before(found: Found) -> None:
-    assert text_of(render(found, segments=7)) == GOLDEN.read_text()
-    assert text_of(render(nothing(found))) == EMPTY.read_text()
+    golden("report.txt", text_of(render(found, segments=7)))
+    golden("report_of_nothing.txt", text_of(render(nothing(found))))
 
 
 @pytest.mark.thorough
@@ -168,19 +161,3 @@ def test_nothing_is_marked_as_safe() -> None:
     assert "autoescape" not in source
     for path in folder.rglob("*.py"):
         assert "Markup(" not in path.read_text(encoding="utf-8")
-
-
-if __name__ == "__main__":
-    from tempfile import TemporaryDirectory
-
-    from celery_sqs_heartbeat.pipeline.spark import new_session
-    from tests.pipeline.cheap import CHEAP
-    from tests.pipeline.conftest import build_small
-
-    with TemporaryDirectory() as folder:
-        session = new_session("golden", CHEAP)
-        _, tables = build_small(session, Path(folder))
-        seen = collect(Warehouse(session, str(tables)), Span())
-        GOLDEN.write_text(text_of(render(seen, segments=7)))
-        EMPTY.write_text(text_of(render(nothing(seen))))
-        session.stop()

@@ -77,26 +77,22 @@ def test_a_cluster_s_own_settings_stay_as_they_are(
     assert set(asked) == EVERYWHERE
 
 
-@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "no version"])
 def test_a_java_home_that_is_too_old_gives_way_to_the_path(
-    asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
-    newer = fake_java(tmp_path / "new", "25-ea")
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", version)))
-    monkeypatch.setenv("PATH", str(newer / "bin"), prepend=os.pathsep)
-    new_session("tests")
-    assert os.environ["JAVA_HOME"] == str(newer)
-
-
-def test_without_any_java_the_error_names_what_was_tried_and_the_way_out(
     asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(PipelineError) as caught:
+    newer = fake_java(tmp_path / "new", "25-ea")
+    monkeypatch.setenv("PATH", str(newer / "bin"), prepend=os.pathsep)
+    for version in ("1.8.0_402", "11.0.2", "no version"):
+        old = fake_java(tmp_path / version, version)
+        monkeypatch.setenv("JAVA_HOME", str(old))
         new_session("tests")
-    for told in ("Java 17 or later", "old is Java 11", "no java on the PATH", "apt-get install"):
-        assert told in str(caught.value)
+        assert os.environ["JAVA_HOME"] == str(newer)
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(PipelineError, match="Spark needs Java 17 or later") as caught:
+        new_session("tests")
+    for said in ("no version does not run", "no java on the PATH", "apt-get install"):
+        assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import click
 import pyarrow
@@ -19,8 +18,7 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
-from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
+from celery_sqs_heartbeat.cli import sqs_heartbeat
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
 from celery_sqs_heartbeat.pipeline import jobs, spark
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
@@ -28,11 +26,12 @@ from celery_sqs_heartbeat.pipeline.report import page
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
+from tests.support.golden import golden
 
 #: Another user of the machine, where the tests run as root.
 OTHER = 65_534
 DT = "dt=2026-03-14"
-LATER = ("--from", "2027-01-01")
+LATER = "--from 2027-01-01"
 #: The arguments for the paths that are not wrong.
 JOURNAL, TABLES_OF_JOURNAL, NEW = "journal", "warehouse", "new"
 
@@ -148,67 +147,43 @@ def nothing(folder: Path) -> None:
     """Leave it out."""
 
 
-class Wrong(NamedTuple):
-    """A wrong path, and what commands print.
-
-    Attributes:
-        below: The path in what is built.
-    """
-
-    build: Callable[[Path], None]
-    names: tuple[str, ...]
-    said: str
-    below: str = ""
-    status: int = REFUSED
-    options: tuple[str, ...] = ()
-
-
 SEGMENT = f"{DT}/worker=w1/seg-1.jsonl.zst"
-NO_PLACE = "neither a journal nor a warehouse"
-APART = "a separate folder"
-DENIED = "Permission denied"
 locked_table = locked(build_warehouse, "workers", DT)
 of_other_tool = with_file(f"{DT}/part-0.json", "{}")
 word_of_other_tool = with_file("dt=yesterday/part-0.json", "{}")
 day_of_word = with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}")
 OF_DAYS = tuple(name for name in LOOKS if name != "tune")
-CASES: list[Wrong] = [
-    Wrong(nothing, LOOKS, "does not exist"),
-    Wrong(Path.touch, LOOKS + WRITES, "is a file"),
-    Wrong(Path.touch, WRITES, "is a file", "below"),
-    Wrong(Path.mkdir, LOOKS, "is an empty folder"),
-    Wrong(build_documents, LOOKS, f"contains {NO_PLACE}"),
-    Wrong(build_documents, WRITES, APART),
-    Wrong(build_journal, WRITES, "is a journal, where a warehouse"),
-    Wrong(build_warehouse, READS, "is a warehouse, where a journal"),
-    Wrong(build_journal, LOOKS + WRITES, "one day of a journal", DT),
-    Wrong(build_warehouse, LOOKS + WRITES, "one table of a warehouse", "attempts"),
-    Wrong(locked(build_journal), LOOKS, f"{DENIED}: run this as"),
-    Wrong(locked(build_journal), WRITES, DENIED),
-    Wrong(locked(build_journal, DT, "worker=w1"), LOOKS, DENIED),
-    Wrong(locked(build_journal, SEGMENT), LOOKS, DENIED),
-    Wrong(locked_table, SOURCE + WRITES, DENIED),
-    Wrong(read_only(build_warehouse), WRITES, "not writable"),
-    Wrong(read_only(Path.mkdir), WRITES, "not writable", "new"),
-    Wrong(without_durations, SOURCE, "has no table durations"),
-    Wrong(cut, SOURCE + WRITES, "is not a complete Parquet file"),
-    Wrong(of_another_version, SOURCE + WRITES, "has no column censored: another version"),
-    Wrong(of_other_tool, LOOKS, NO_PLACE),
-    Wrong(of_other_tool, WRITES, APART),
-    Wrong(word_of_other_tool, LOOKS, NO_PLACE),
-    Wrong(day_of_word, LOOKS, "dt=yesterday, which is not a valid day"),
-    Wrong(with_file(SEGMENT), LOOKS, "nothing that can be read"),
-    Wrong(no_day, LOOKS, "dt=2026-13-45, which is not a valid day"),
+#: By name: what is built at `given`, the path in it, and the commands for which that is wrong.
+CASES: dict[str, tuple[Callable[[Path], None], str, tuple[str, ...]]] = {
+    "nothing": (nothing, "", LOOKS),
+    "a file": (Path.touch, "", LOOKS + WRITES),
+    "in a file": (Path.touch, "below", WRITES),
+    "an empty folder": (Path.mkdir, "", LOOKS),
+    "documents": (build_documents, "", LOOKS + WRITES),
+    "a journal": (build_journal, "", WRITES),
+    "a warehouse": (build_warehouse, "", READS),
+    "a day": (build_journal, DT, LOOKS + WRITES),
+    "a table": (build_warehouse, "attempts", LOOKS + WRITES),
+    "a locked journal": (locked(build_journal), "", LOOKS + WRITES),
+    "a locked worker": (locked(build_journal, DT, "worker=w1"), "", LOOKS),
+    "a locked segment": (locked(build_journal, SEGMENT), "", LOOKS),
+    "a locked table": (locked_table, "", SOURCE + WRITES),
+    "a read-only warehouse": (read_only(build_warehouse), "", WRITES),
+    "in a read-only folder": (read_only(Path.mkdir), "new", WRITES),
+    "a table is missing": (without_durations, "", SOURCE),
+    "a file is cut": (cut, "", SOURCE + WRITES),
+    "another version's": (of_another_version, "", SOURCE + WRITES),
+    "another tool's": (of_other_tool, "", LOOKS + WRITES),
+    "another tool's, of a word": (word_of_other_tool, "", LOOKS),
+    "a word as a day": (day_of_word, "", LOOKS),
+    "an empty segment": (with_file(SEGMENT), "", LOOKS),
+    "no day of the calendar": (no_day, "", LOOKS),
     # There is nothing of these days, or nothing yet.
-    Wrong(just_begun, LOOKS, "has no events yet", status=FOUND),
-    Wrong(build_journal, OF_DAYS, "has no ", status=FOUND, options=LATER),
-    Wrong(
-        *(build_warehouse, ("report",), "has no rows from 2027-01-01: its days are 2026-03-14"),
-        status=FOUND,
-        options=LATER,
-    ),
-    Wrong(without_days, ("report",), "has no rows: its tables are empty", status=FOUND),
-]
+    "has just begun": (just_begun, "", LOOKS),
+    "a journal of other days": (build_journal, LATER, OF_DAYS),
+    "a warehouse of other days": (build_warehouse, LATER, ("report",)),
+    "a warehouse without days": (without_days, "", ("report",)),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -218,16 +193,22 @@ def _imported() -> None:
         call(command, arguments.format("nowhere"))
 
 
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that others may enter, with a journal; a Spark that starts fails the test."""
-    with tempfile.TemporaryDirectory() as name:
+@contextmanager
+def folder_with_journal() -> Iterator[Path]:
+    """Work in a folder that others may enter, with a journal; a Spark that starts is an error."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         folder.chmod(0o777)
-        monkeypatch.chdir(folder)
+        patch.chdir(folder)
         for module in (jobs, page, spark):
-            monkeypatch.setattr(module, "new_session", start)
+            patch.setattr(module, "new_session", start)
         build_journal(folder / JOURNAL)
+        yield folder
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with folder_with_journal() as folder:
         yield folder
 
 
@@ -251,53 +232,53 @@ def call(command: click.Command, arguments: str | list[str]) -> Result:
     return CliRunner().invoke(command, arguments, obj=SimpleNamespace(app=app, no_color=True))
 
 
-def assert_one_line(result: Result, status: int, said: str) -> None:
+def line_of(result: Result) -> str:
+    """Return the exit status, and the only line that a command printed."""
     assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == status, result.output
+    assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
-    assert said in line
-    assert result.stdout == ""
+    return f"{result.exit_code} {line}"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "name"),
-    [
-        pytest.param(wrong, name, id=f"{name}: {number}")
-        for number, wrong in enumerate(CASES)
-        for name in wrong.names
-    ],
+def test_a_wrong_path_is_one_line_and_a_status() -> None:
+    lines = []
+    for case, (build, below, names) in CASES.items():
+        for name in names:
+            command, arguments = COMMANDS[name]
+            path, options = ("given", LATER) if below == LATER else (Path("given", below), "")
+            with folder_with_journal() as home:
+                build(home / "given")
+                with as_another_user():
+                    line = line_of(call(command, f"{arguments.format(path)} {options}"))
+                assert not (home / NEW).exists()
+            assert "given" in line
+            lines.append(f"{case}: {name}: {line}\n")
+    for name, (command, arguments) in COMMANDS.items():
+        empty = [each.format("") for each in arguments.split()]
+        with folder_with_journal():
+            lines.append(f"empty: {name}: {line_of(call(command, empty))}\n")
+    golden("wrong_paths.txt", "".join(lines))
+
+
+#: Places of which one is in another.
+NESTED = (
+    f"{JOURNAL} --warehouse {JOURNAL}/new",
+    f"./{JOURNAL} --warehouse {JOURNAL}/a/b",
+    f"link --warehouse {JOURNAL}/new",
+    f"{TABLES_OF_JOURNAL}/j --warehouse {TABLES_OF_JOURNAL}",
+    "s3://b/j --warehouse s3a://b/j/w",
+    "s3a://b/j/ --warehouse s3://b//j",
 )
-def test_a_wrong_path_is_one_line_and_a_status(home: Path, wrong: Wrong, name: str) -> None:
-    wrong.build(home / "given")
-    command, arguments = COMMANDS[name]
-    path = Path("given", wrong.below)
-    with as_another_user():
-        result = call(command, [*arguments.format(path).split(), *wrong.options])
-    assert_one_line(result, wrong.status, wrong.said)
-    assert "given" in result.stderr
-    assert not (home / NEW).exists()
 
 
-#: By the command: places of which one is in another, and the error.
-NESTED: dict[str, str] = {
-    f"run --journal {JOURNAL} --warehouse {JOURNAL}/new": "'journal/new' is in the journal 'jour",
-    f"run --journal ./{JOURNAL} --warehouse {JOURNAL}/a/b": "is in the journal",
-    f"run --journal link --warehouse {JOURNAL}/new": "is in the journal 'link'",
-    f"run --journal {TABLES_OF_JOURNAL}/j --warehouse {TABLES_OF_JOURNAL}": "is in the warehouse",
-    "run --journal s3://b/j --warehouse s3a://b/j/w": "is in the journal",
-    "run --journal s3a://b/j/ --warehouse s3://b//j": "is the same place as the warehouse",
-}
-
-
-@pytest.mark.parametrize("arguments", NESTED)
-def test_places_that_are_in_each_other_are_refused(home: Path, arguments: str) -> None:
+def test_places_that_are_in_each_other_are_refused(home: Path) -> None:
     """Spark would read tables in a journal as a part of it."""
     (home / "link").symlink_to(JOURNAL)
-    if "/j " in arguments:
-        build_warehouse(home / TABLES_OF_JOURNAL)
-        build_journal(home / TABLES_OF_JOURNAL / "j")
-    assert_one_line(call(pipeline, arguments), REFUSED, NESTED[arguments])
+    build_warehouse(home / TABLES_OF_JOURNAL)
+    build_journal(home / TABLES_OF_JOURNAL / "j")
+    ended = [line_of(call(pipeline, f"run --journal {places}")) for places in NESTED]
+    golden("nested_paths.txt", "\n".join([*ended, ""]))
     assert not (home / JOURNAL / "new").exists()
 
 
@@ -328,13 +309,6 @@ def test_a_right_path_starts_the_engine(
     assert isinstance(result.exception, StartedError), result.output
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_empty_path_is_not_the_working_folder(home: Path, name: str) -> None:
-    command, arguments = COMMANDS[name]
-    result = call(command, [each.format("") for each in arguments.split()])
-    assert_one_line(result, REFUSED, "the path '' is empty")
-
-
 @pytest.mark.parametrize(
     ("name", "path", "is_looked_at"),
     [
@@ -362,57 +336,44 @@ def test_on_a_cluster_a_path_without_a_scheme_is_left_to_spark(
     assert isinstance(result.exception, SystemExit if is_looked_at else StartedError)
 
 
-#: By kind: what `--out` is, and the error before anything is read.
-OUTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
-    "in a missing folder": (nothing, "given/page.html", "there is no folder 'given'"),
-    "in a file": (Path.touch, "given/page.html", "can't be written"),
-    "a folder": (Path.mkdir, "given", "it is a folder"),
-    "in a read-only folder": (read_only(Path.mkdir), "given/page.html", "'given' is not writable"),
-    "a read-only file": (read_only(Path.touch), "given", "it is not writable"),
-    "in a locked folder": (locked(Path.mkdir), "given/page.html", "can't be written"),
-}
+#: What is built at `given`, and what `--out` is then.
+OUTS: list[tuple[Callable[[Path], None], str]] = [
+    (nothing, "given/page.html"),
+    (Path.touch, "given/page.html"),
+    (Path.mkdir, "given"),
+    (read_only(Path.mkdir), "given/page.html"),
+    (read_only(Path.touch), "given"),
+    (locked(Path.mkdir), "given/page.html"),
+]
 
 
-@pytest.mark.parametrize("kind", OUTS)
-def test_a_page_that_can_not_be_written_is_reported_before_anything_is_read(
-    home: Path, kind: str
-) -> None:
-    build, out, said = OUTS[kind]
-    build(home / "given")
-    with as_another_user():
-        # The journal is not read either.
-        result = call(sqs_heartbeat, ["report", "nowhere", "--out", out])
-    assert_one_line(result, REFUSED, said)
+def test_a_page_that_can_not_be_written_is_reported_before_anything_is_read() -> None:
+    lines = []
+    for build, out in OUTS:
+        with folder_with_journal() as home:
+            build(home / "given")
+            with as_another_user():
+                # The journal is not read either.
+                lines.append(line_of(call(sqs_heartbeat, f"report nowhere --out {out}")))
+    golden("wrong_outs.txt", "\n".join([*lines, ""]))
 
 
-@pytest.fixture
-def made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report is made at once."""
-    monkeypatch.setattr(page, "page_of", lambda *_, **__: ("the new page", ""))
-
-
-@pytest.mark.usefixtures("made_at_once")
-def test_a_full_disk_is_one_line(home: Path) -> None:
-    result = call(sqs_heartbeat, ["report", JOURNAL, "--out", "/dev/full"])
-    assert_one_line(result, REFUSED, "'/dev/full' can't be written: No space left on device")
-
-
-@pytest.mark.usefixtures("made_at_once")
 def test_an_existing_page_survives_a_full_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = home / "report.html"
-    out.write_text("the old page")
-    out.chmod(0o604)
-
     def fill(path: Path, content: bytes) -> None:
         path.write_text(content[:3].decode())
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(page, "page_of", lambda *_, **__: ("the new page", ""))
+    said = "can't be written: No space left on device"
+    assert said in line_of(call(sqs_heartbeat, f"report {JOURNAL} --out /dev/full"))
+    out = home / "report.html"
+    out.write_text("the old page")
+    out.chmod(0o604)
     with monkeypatch.context() as full:
-        full.setattr(whole_files.Path, "write_bytes", fill)
-        result = call(sqs_heartbeat, ["report", JOURNAL])
-    assert_one_line(result, REFUSED, "No space left on device")
+        full.setattr(Path, "write_bytes", fill)
+        assert said in line_of(call(sqs_heartbeat, f"report {JOURNAL}"))
     assert out.read_text() == "the old page"
-    assert call(sqs_heartbeat, ["report", JOURNAL]).exit_code == 0
+    assert call(sqs_heartbeat, f"report {JOURNAL}").exit_code == 0
     assert out.read_text() == "the new page"
     assert stat.S_IMODE(out.stat().st_mode) == 0o604
     assert {path.name for path in home.iterdir()} == {JOURNAL, "report.html"}

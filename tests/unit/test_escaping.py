@@ -12,9 +12,9 @@ import click
 import pytest
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
-from celery_sqs_heartbeat.cli.settings_code import as_text
+from celery_sqs_heartbeat.cli.pages import Page
 from celery_sqs_heartbeat.cli.status import lines_of
+from celery_sqs_heartbeat.cli.tune import as_line
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
 from celery_sqs_heartbeat.journal.__main__ import text_of
 from celery_sqs_heartbeat.journal.fields import fields_of
@@ -121,8 +121,7 @@ def test_names_can_not_control_the_table_of_leases() -> None:
     told["tasks"] = [{**sums, "queue": EVIL, "task": EVIL}]
     stopped = {"queue": EVIL, "group": EVIL, "task": EVIL, "cause": EVIL, "message_id": EVIL}
     told["stopped_groups"] = [{**stopped, "receive_count": 1, "ago": 1.0, "visible_in": -1.0}]
-    target = Target(url="u")
-    answers = [PageAnswer(target=target, payload=told), PageAnswer(target=target, fault=EVIL)]
+    answers = [Page(url="u", payload=told), Page(url="u", fault=EVIL)]
     shown = [click.unstyle(line) for line in lines_of(answers)]
     assert "".join(shown).count(r"\x1b[31m") == 11
     assert is_harmless("".join(shown))
@@ -137,6 +136,6 @@ def test_names_can_not_add_lines_to_the_settings_to_paste() -> None:
         fault="",
         confidence="high",
     )
-    _, line = as_text([verdict]).split("\n")
+    line = as_line(verdict)
     assert line.startswith("# OK")
     assert is_harmless(line)

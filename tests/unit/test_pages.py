@@ -26,8 +26,8 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat import ReleaseMessage
 from celery_sqs_heartbeat.cli.app import AppFacts, TaskFacts
-from celery_sqs_heartbeat.cli.examination import RULES
-from celery_sqs_heartbeat.cli.queue_rules import few_for_retries, retried
+from celery_sqs_heartbeat.cli.examination import FINDINGS
+from celery_sqs_heartbeat.cli.queue_rules import i218, w032
 from celery_sqs_heartbeat.cli.queues import QueueFacts
 from celery_sqs_heartbeat.current.current_message import asked_delay
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
@@ -104,7 +104,7 @@ def test_the_snippets_of_a_page_can_be_read_and_name_settings_and_findings_that_
         json.loads(snippet)
     for snippet in blocks(page, "yaml"):
         assert list(yaml.safe_load_all(snippet))
-    assert {*re.findall(r"SQSHB-\w\d+", text)} <= {rule.id for rule in RULES}
+    assert {*re.findall(r"SQSHB-\w\d+", text)} <= {finding.id for finding in FINDINGS.values()}
     for block in blocks(page, "console"):
         *before, last = typed_lines(block)
         assert shlex.split(last)
@@ -388,17 +388,17 @@ def test_the_numbers_of_runs_and_receives_on_the_pages_are_the_doctors() -> None
     assert stated
     tries, receives = map(int, stated.groups())
     app = AppFacts(tasks=[TaskFacts(name="a", retries=tries)])
-    assert list(few_for_retries.check(app, queue_of("q.fifo", receives))) == []
-    assert len(list(few_for_retries.check(app, queue_of("q.fifo", receives - 1)))) == 1
-    assert f"(`{few_for_retries.id}`)" in fifo
+    assert list(w032(app, queue_of("q.fifo", receives))) == []
+    assert len(list(w032(app, queue_of("q.fifo", receives - 1)))) == 1
+    assert "(`SQSHB-W032`)" in fifo
     for page in ("docs/howto/fifo.md", "docs/settings.md"):
         # As test_eta.py shows.
         assert "due later than its lease can last" in flat(page)
 
     tasks = [TaskFacts(name="a", retries=3)]
     queue = queue_of("q", 5)
-    (found,) = retried.check(AppFacts(tasks=tasks), queue)
-    (acked,) = retried.check(AppFacts(tasks=tasks, acks_on_failure="s"), queue)
+    (found,) = i218(AppFacts(tasks=tasks), queue)
+    (acked,) = i218(AppFacts(tasks=tasks, acks_on_failure="s"), queue)
     assert "a dead letter after 8 failed runs" in str(found.value)
     assert "a task that always fails runs 8 times before it is a dead letter" in retries
     assert "deleted after 4 failed runs" in str(acked.value)

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from celery import Celery
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.broker import Broker
+from celery_sqs_heartbeat.cli.app import Broker
 from celery_sqs_heartbeat.leases.events import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -64,7 +64,7 @@ PLAIN_OF_CLASS = {
     ("Answer", "payload"),
     ("QueueFacts", "attributes"),
     # The status page shows this to everyone who has its token.
-    ("PageAnswer", "payload"),
+    ("Page", "payload"),
     # A message's id.
     ("_Wanted", "message"),
     # By the names of tasks, and names of attributes.
@@ -72,10 +72,12 @@ PLAIN_OF_CLASS = {
     # A metric's name, and an attribute's.
     ("Measurement", "metric"),
     ("Field", "attribute"),
+    # The doctor's texts, and names of parameters.
+    *(("Rule", name) for name in ("finding", "facts", "check")),
     # The output of commands.
     *(("Styled", name) for name in ("text", "color")),
     # An option's or a setting's name.
-    ("Target", "origin"),
+    ("Page", "origin"),
     ("Response", "body"),
     ("Reply", "headers"),
     # Names in the source of Celery and kombu, and our texts about them.
@@ -84,9 +86,9 @@ PLAIN_OF_CLASS = {
         for name in ("owner", "name", "why", "by", "call", "since", "instead", "only")
     ),
     # The contents of task_routes.
-    *(("SendingFacts", name) for name in ("groups", "deduplicated_routes")),
+    *(("AppFacts", name) for name in ("groups", "deduplicated_routes")),
     # An object whose repr is its address.
-    ("Broker", "channel"),
+    ("BrokerFacts", "sqs"),
     # Our settings by name, without the token.
     ("WorkerInfo", "settings"),
     # The path of a function, and the writer of a journal.
@@ -220,6 +222,6 @@ def test_the_brokers_keys_are_not_shown() -> None:
         },
         "sts_role_arn": f"arn:aws:iam::1:role/{SECRET}",
     }
-    shown = repr(Broker.of_app(app))
+    shown = repr(Broker(app).config)
     assert SECRET not in shown
     assert "region='eu-west-1'" in shown

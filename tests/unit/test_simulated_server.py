@@ -18,6 +18,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from celery_sqs_heartbeat.testing import Fault, Faults, SimulatedServer, serving
+from tests.support.golden import golden
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.simulating import create
 
@@ -136,65 +137,47 @@ def test_calls_travel_side_by_side(
     assert travelled == [5, 5]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (b"{", "not JSON"),
-        ([], "must look like"),
-        ({"faults": {}}, "must look like"),
-        ({"seed": "x"}, "must look like"),
-        ({"by_operation": 1}, "must look like"),
-        ({"by_operation": {"Receive": {}}}, "'Receive' is not known; known are"),
-        ({"by_operation": {"*": 1}}, "*: 1 must map"),
-        ({"by_operation": {"*": {"denied": 2}}}, "*: fault denied=2 must be a rate"),
-        ({"by_operation": {"*": {"jitter": -1}}}, "*: fault jitter=-1 must be seconds"),
-        ({"by_operation": {"*": {"lag": 2}}}, "*: fault 'lag' is not known; known are"),
-    ],
-)
-def test_bad_faults_are_refused_and_change_nothing(
-    server: SimulatedServer, wrong: Any, says: str
-) -> None:
-    before = {"seed": 3, "by_operation": {"SendMessage": {"denied": 1.0}}}
+#: Requests that are refused: the method, the path and an SQS call's target, and the body.
+REFUSED: list[tuple[str, Any]] = [
+    ("PUT /_faults", b"{"),
+    ("PUT /_faults", []),
+    ("PUT /_faults", {"faults": {}}),
+    ("PUT /_faults", {"seed": "x"}),
+    ("PUT /_faults", {"by_operation": 1}),
+    ("PUT /_faults", {"by_operation": {"Receive": {}}}),
+    ("PUT /_faults", {"by_operation": {"*": 1}}),
+    ("PUT /_faults", {"by_operation": {"*": {"denied": 2}}}),
+    ("PUT /_faults", {"by_operation": {"*": {"jitter": -1}}}),
+    ("PUT /_faults", {"by_operation": {"*": {"lag": 2}}}),
+    *(("POST /_advance", body) for body in (b"", [], {}, {"seconds": "x"}, {"seconds": -1})),
+    ("GET /", b""),
+    ("POST / AmazonSQS.TagQueue", {}),
+    ("POST / AmazonSQS.Fly", {}),
+    ("POST / AmazonSQS.__init__", {}),
+    ("POST / AmazonSNS.Publish", {}),
+    ("POST /", b"Action=ReceiveMessage"),
+    ("POST / AmazonSQS.SendMessage", b"{"),
+    ("POST / AmazonSQS.SendMessage", []),
+    ("POST / AmazonSQS.SendMessage", {"QueueUrl": "x"}),
+    ("POST / AmazonSQS.DeleteQueue", {"QueueUrl": 1}),
+    ("POST / AmazonSQS.DeleteQueue", {"QueueUrl": "x"}),
+]
+
+
+def test_what_can_not_be_done_gets_the_reason_and_changes_nothing(server: SimulatedServer) -> None:
+    before = {"seed": 3, "by_operation": {"PurgeQueue": {"denied": 1.0}}}
     assert ask(server, "PUT /_faults", before) == (200, before)
-    status, answer = ask(server, "PUT /_faults", wrong)
-    assert (status, says in answer["message"]) == (400, True)
+    lines = []
+    for request, body in REFUSED:
+        method, path, *target = request.split()
+        status, answer = ask(server, f"{method} {path}", body, "".join(target))
+        # Python's own words are left out, and lists that grow with each release of botocore.
+        message = answer["message"].partition("Expecting property")[0][:90]
+        kind = answer["__type"].rpartition("#")[2]
+        lines.append(f"{request} {body}: {status} {kind}: {message}\n")
+    golden("simulated_sqs_refused.txt", "".join(lines))
     assert ask(server, "GET /_faults") == (200, before)
-    assert ask(server, "GET /_calls") == (200, {})
-
-
-@pytest.mark.parametrize("wrong", [b"", [], {}, {"seconds": "x"}, {"seconds": -1}])
-def test_nonsense_for_the_clock_is_refused(server: SimulatedServer, wrong: Any) -> None:
-    status, answer = ask(server, "POST /_advance", wrong)
-    assert (status, "seconds" in answer["message"]) == (400, True)
     assert ask(server, "POST /_advance", {"seconds": 60}) == (200, {"ahead": 60})
-
-
-def test_an_unknown_page_lists_the_known_ones(server: SimulatedServer) -> None:
-    status, answer = ask(server, "GET /")
-    assert (status, "GET /_faults" in answer["message"]) == (404, True)
-
-
-@pytest.mark.parametrize(
-    ("target", "body", "type_", "says"),
-    [
-        ("AmazonSQS.TagQueue", {}, "UnsupportedOperation", "TagQueue is not modelled"),
-        ("AmazonSQS.Fly", {}, "UnknownOperationException", "no operation 'Fly'; use one of "),
-        ("AmazonSQS.__init__", {}, "UnknownOperationException", "'__init__'"),
-        ("AmazonSNS.Publish", {}, "UnknownOperationException", "not 'AmazonSNS.Publish'"),
-        ("", b"Action=ReceiveMessage", "UnknownOperationException", "use boto3 1.34 or later"),
-        ("AmazonSQS.SendMessage", b"{", "SerializationException", "can't be read"),
-        ("AmazonSQS.SendMessage", [], "SerializationException", "not a JSON object"),
-        ("AmazonSQS.SendMessage", {"QueueUrl": "x"}, "MissingRequiredParameterException", "Body"),
-        ("AmazonSQS.DeleteQueue", {"QueueUrl": 1}, "SerializationException", "QueueUrl"),
-        ("AmazonSQS.DeleteQueue", {"QueueUrl": "x"}, "QueueDoesNotExist", "does not exist"),
-    ],
-)
-def test_a_call_that_can_not_be_done_gets_the_reason(
-    server: SimulatedServer, target: str, body: Any, type_: str, says: str
-) -> None:
-    status, answer = ask(server, "POST /", body, target)
-    assert (status, answer["__type"]) == (400, f"com.amazonaws.sqs#{type_}")
-    assert says in answer["message"]
 
 
 def test_unknown_parameters_are_ignored(server: SimulatedServer, lease: dict[str, str]) -> None:

@@ -13,14 +13,14 @@ from django.apps import apps  # type: ignore[import-untyped]
 from django.conf import settings  # type: ignore[import-untyped]
 
 from celery_sqs_heartbeat.cli.app import is_made_up
-from celery_sqs_heartbeat.cli.app_rules import no_app, several_apps, wrong_app
+from celery_sqs_heartbeat.cli.examination import FINDINGS
 from celery_sqs_heartbeat.cli.findings import Finding
 
 #: The path of the app, such as "proj.celery:app". The name does not follow the heartbeat's
 #: settings, because those in the Celery namespace are checked and this one would be unknown there.
 SETTING = "HEARTBEAT_SQS_APP"
 _NO_APP = replace(
-    no_app.found(),
+    FINDINGS["E007"],
     fix=f'Import the app in the __init__.py of your project, or set {SETTING} = "proj.celery:app".',
 )
 
@@ -31,7 +31,7 @@ def find_celery_app() -> Any | Finding:
     if path is None:
         return _unnamed_app()
     if (fault := _path_fault(path)) is not None:
-        return wrong_app.found(SETTING, f"{path!r} ({fault})")
+        return FINDINGS["E014"].at(SETTING, f"{path!r} ({fault})")
     return find_app(path)
 
 
@@ -68,5 +68,5 @@ def _unnamed_app() -> Any | Finding:
         return _NO_APP
     if at_start is not None and at_start is not found:
         both = f"{at_start.main!r} was current at Django's start, {found.main!r} is now"
-        return several_apps.found(SETTING, f"None ({both})")
+        return FINDINGS["E015"].at(SETTING, f"None ({both})")
     return found

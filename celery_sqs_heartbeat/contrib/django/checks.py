@@ -10,7 +10,6 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning  # type: ignore[import-untyped] # noqa: A004
 
 from celery_sqs_heartbeat.cli.app import import_tasks
-from celery_sqs_heartbeat.cli.app_rules import no_app, not_sqs
 from celery_sqs_heartbeat.cli.examination import examine_offline
 from celery_sqs_heartbeat.cli.findings import Finding, Severity, headline
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
@@ -19,7 +18,7 @@ from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 _SKIP = "CELERY_SKIP_CHECKS"
 #: These are warnings in Django. Another broker is fine on a developer's machine, and an error would
 #: keep `manage.py` from doing anything.
-_NOT_SO_BAD = (not_sqs.id, no_app.id)
+_NOT_SO_BAD = ("SQSHB-E002", "SQSHB-E007")
 
 
 def check_heartbeat(**_: Any) -> list[CheckMessage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from operator import attrgetter
 from pathlib import Path
@@ -39,37 +40,36 @@ def app_with(broker: str = LOCAL, **conf: Any) -> Any:
     return app
 
 
-@pytest.mark.parametrize(
-    ("conf", "expected"),
-    [
-        ({}, {"is_installed": True, "acks_late": False, "keeps_on_worker_lost": False}),
-        ({}, {"prefetch_multiplier": 4, "eta_task_limit": None, "time_limit": None}),
-        ({}, {"broker.is_sqs": True, "broker.wait_time": 10, "broker.polling_interval": 1}),
-        ({}, {"broker.created_timeout": None, "broker.is_predefined": False, "pool": "prefork"}),
-        ({"worker_concurrency": 3}, {"concurrency": 3, "leases": 12}),
-        ({"worker_concurrency": 3, "worker_pool": "solo"}, {"concurrency": 1}),
-        ({"worker_prefetch_multiplier": 0}, {"leases": 0}),
-        ({}, {"acks_on_failure": "task_acks_on_failure_or_timeout"}),
-        ({"task_acks_on_failure_or_timeout": False}, {"acks_on_failure": None}),
-        ({"task_acks_on_failure": True}, {"acks_on_failure": "task_acks_on_failure"}),
-        ({"task_acks_on_failure": False}, {"acks_on_failure": None}),
-        ({"task_retry_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
-        ({"task_reject_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
-        (
-            {"broker_transport_options": POLLING},
-            {"broker.wait_time": 0, "broker.polling_interval": 5, "broker.created_timeout": 60},
-        ),
-    ],
-)
-def test_the_configuration_is_read(conf: dict[str, Any], expected: dict[str, Any]) -> None:
-    facts = read_app(app_with(**conf))
-    assert {name: attrgetter(name)(facts) for name in expected} == expected
+#: Settings, and the facts that follow from them.
+FACTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"is_installed": True, "acks_late": False, "keeps_on_worker_lost": False}),
+    ({}, {"prefetch_multiplier": 4, "eta_task_limit": None, "time_limit": None}),
+    ({}, {"broker.is_sqs": True, "broker.wait_time": 10, "broker.polling_interval": 1}),
+    ({}, {"broker.created_timeout": None, "broker.is_predefined": False, "pool": "prefork"}),
+    ({"worker_concurrency": 3}, {"concurrency": 3, "leases": 12}),
+    ({"worker_concurrency": 3, "worker_pool": "solo"}, {"concurrency": 1}),
+    ({"worker_concurrency": "auto"}, {"concurrency": os.cpu_count()}),
+    ({"worker_prefetch_multiplier": 0}, {"leases": 0}),
+    ({}, {"acks_on_failure": "task_acks_on_failure_or_timeout"}),
+    ({"task_acks_on_failure_or_timeout": False}, {"acks_on_failure": None}),
+    ({"task_acks_on_failure": True}, {"acks_on_failure": "task_acks_on_failure"}),
+    ({"task_acks_on_failure": False}, {"acks_on_failure": None}),
+    ({"task_retry_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
+    ({"task_reject_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
+    (
+        {"broker_transport_options": POLLING},
+        {"broker.wait_time": 0, "broker.polling_interval": 5, "broker.created_timeout": 60},
+    ),
+]
 
 
-def test_the_command_line_overrides_the_configuration() -> None:
+def test_the_configuration_is_read() -> None:
+    for conf, expected in FACTS:
+        facts = read_app(app_with(**conf))
+        assert {name: attrgetter(name)(facts) for name in expected} == expected
     facts = read_app(app_with(worker_concurrency=3), pool="threads", concurrency=7)
     assert (facts.pool, facts.concurrency) == ("threads", 7)
-    assert read_app(app_with(worker_concurrency="auto")).concurrency > 0
+    assert not read_app(Celery("proj", broker=LOCAL, set_as_current=False)).is_installed
 
 
 class _Retrying(Task):  # type: ignore[type-arg]
@@ -117,56 +117,52 @@ def group_of(name: str, *_: Any, **__: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("routes", "groups", "may_name", "deduplicated"),
     [
-        (None, set(), False, ()),
-        ({"a": "q.fifo", "b": {"queue": "q.fifo"}}, set(), False, ()),
-        ({"a.*": {"MessageGroupId": "A17"}, "b": {"MessageGroupId": 4}}, {"A17", "4"}, False, ()),
-        ([{"a": {"MessageGroupId": "A17"}}, {"b": {}}], {"A17"}, False, ()),
-        ([[(re.compile("a.*"), {"MessageDeduplicationId": "x"})]], set(), False, ("a.*",)),
-        (group_of, set(), True, ()),
-        ([group_of, {"a": {"MessageGroupId": "A17"}}], {"A17"}, True, ()),
-        ("proj.routes.group_of", set(), True, ()),
+        (None, set(), False, []),
+        ({"a": "q.fifo", "b": {"queue": "q.fifo"}}, set(), False, []),
+        ({"a.*": {"MessageGroupId": "A17"}, "b": {"MessageGroupId": 4}}, {"A17", "4"}, False, []),
+        ([{"a": {"MessageGroupId": "A17"}}, {"b": {}}], {"A17"}, False, []),
+        ([[(re.compile("a.*"), {"MessageDeduplicationId": "x"})]], set(), False, ["a.*"]),
+        (group_of, set(), True, []),
+        ([group_of, {"a": {"MessageGroupId": "A17"}}], {"A17"}, True, []),
+        ("proj.routes.group_of", set(), True, []),
     ],
 )
 def test_groups_and_ids_in_routes_are_read(
-    routes: Any, groups: set[str], may_name: bool, deduplicated: tuple[str, ...]
+    routes: Any, groups: set[str], may_name: bool, deduplicated: list[str]
 ) -> None:
-    sending = read_app(app_with(task_routes=routes)).sending
-    assert (sending.groups, sending.may_name_groups) == (groups, may_name)
-    assert sending.deduplicated_routes == deduplicated
+    facts = read_app(app_with(task_routes=routes))
+    assert (facts.groups, facts.may_name_groups) == (groups, may_name)
+    assert facts.deduplicated_routes == deduplicated
 
 
 def test_code_that_sends_may_name_a_group() -> None:
-    def name_a_group(properties: Any = None, **_: Any) -> None:
-        properties["MessageGroupId"] = "A17"
-
     app = app_with()
-    before_task_publish.connect(name_a_group)
+    before_task_publish.connect(group_of)
     try:
-        assert read_app(app).sending.may_name_groups
+        assert read_app(app).may_name_groups
     finally:
-        before_task_publish.disconnect(name_a_group)
-    assert not read_app(app).sending.may_name_groups
+        before_task_publish.disconnect(group_of)
+    assert not read_app(app).may_name_groups
     app.task(name="proj.step", base=GroupingTask)(step)
-    assert read_app(app).sending.may_name_groups
+    assert read_app(app).may_name_groups
 
 
-@pytest.mark.parametrize(
-    ("broker", "options", "found"),
-    [
-        ("sqs://", {}, None),
-        ("sqs://k:s@", {"is_secure": False}, "http://sqs.us-east-1.amazonaws.com"),
-        ("sqs://k:s@sqs.internal:4566", {}, "http://sqs.internal"),
-        ("sqs://k:s@sqs.internal:4566", {"is_secure": True}, None),
-        ("sqs://k:s@127.0.0.1:4566", {}, None),
-        ("sqs://k:s@localhost:4566", {}, None),
-        ("sqs://k:s@[::1]:4566", {}, None),
-    ],
-)
-def test_plain_http_to_another_machine_is_found(
-    broker: str, options: dict[str, Any], found: str | None
-) -> None:
-    facts = read_app(app_with(broker, broker_transport_options=options))
-    assert facts.broker.plain_http == found
+#: The broker, whether it `is_secure`, and the address that is reached by plain HTTP.
+PLAIN: list[tuple[str, bool | None, str | None]] = [
+    ("sqs://", None, None),
+    ("sqs://k:s@", False, "http://sqs.us-east-1.amazonaws.com"),
+    ("sqs://k:s@sqs.internal:4566", None, "http://sqs.internal"),
+    ("sqs://k:s@sqs.internal:4566", True, None),
+    ("sqs://k:s@127.0.0.1:4566", None, None),
+    ("sqs://k:s@localhost:4566", None, None),
+    ("sqs://k:s@[::1]:4566", None, None),
+]
+
+
+def test_plain_http_to_another_machine_is_found() -> None:
+    for broker, is_secure, found in PLAIN:
+        app = app_with(broker, broker_transport_options={"is_secure": is_secure})
+        assert read_app(app).broker.plain_http == found, broker
 
 
 def options(**options: Any) -> dict[str, Any]:
@@ -245,15 +241,7 @@ def test_tasks_that_can_not_be_imported_are_a_finding(
     assert said in {f.id: str(f.value) for f in findings}["SQSHB-E012"]
 
 
-def test_an_app_without_the_heartbeat_is_recognized() -> None:
-    app = Celery("proj", broker=LOCAL, set_as_current=False)
-    assert read_app(app).is_installed is False
-    assert read_app(install(app)).is_installed is True
-
-
-@pytest.mark.parametrize(
-    ("chosen", "names"), [([], ["a", "b"]), (["b"], ["b"]), (["b", "new"], ["b", "new"])]
-)
-def test_the_queues_are_those_of_a_worker(chosen: list[str], names: list[str]) -> None:
+def test_the_queues_are_those_of_a_worker() -> None:
     app = app_with(task_queues={"a": {}, "b": {}})
-    assert sorted(queue_names(app, chosen)) == names
+    for chosen, names in {(): ["a", "b"], ("b",): ["b"], ("b", "new"): ["b", "new"]}.items():
+        assert sorted(queue_names(app, chosen)) == names

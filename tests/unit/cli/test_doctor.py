@@ -10,6 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -19,9 +20,9 @@ from celery import Celery
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli import app as cli_app
 from celery_sqs_heartbeat.cli.doctor import print_findings
-from celery_sqs_heartbeat.cli.examination import RULES, examine
-from celery_sqs_heartbeat.cli.findings import Found, RuleTable, as_lines
-from celery_sqs_heartbeat.cli.machine import Place, Probed, read_machine
+from celery_sqs_heartbeat.cli.examination import FINDINGS, examine
+from celery_sqs_heartbeat.cli.findings import as_lines, rules_in
+from celery_sqs_heartbeat.cli.machine import Place, read_machine
 from celery_sqs_heartbeat.journal import shipping
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
@@ -31,8 +32,6 @@ from tests.support.observed import observed
 from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE
 from tests.unit.cli.conftest import MADE_UP, SOUND, app_at, run
-
-RULE = {rule.id.removeprefix("SQSHB-"): rule for rule in RULES}
 
 
 def test_the_output_for_people_and_for_scripts(
@@ -56,31 +55,28 @@ def test_the_output_for_people_and_for_scripts(
         golden(name, output)
 
 
-@pytest.mark.parametrize("color", [False, None])
-def test_a_file_gets_the_same_text_without_colors(color: bool | None) -> None:
-    findings, file = [RULE["E001"].found(value="a"), RULE["P008"].found()], io.StringIO()
-    print_findings(findings, json=False, color=color, file=file)
-    assert file.getvalue() == click.unstyle("\n".join([*as_lines(findings), ""]))
-
-
-def test_lines_are_wrapped_to_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_fit_a_narrow_terminal_and_a_file_and_hide_control_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    lines = as_lines([rule.found() for rule in RULES])
-    assert [line for line in lines if len(click.unstyle(line)) > 60] == []
-
-
-def test_control_characters_do_not_reach_the_terminal() -> None:
     evil = "a\x1b[31m\nb"
-    lines = as_lines(RULE["E001"].found(value=each, setting=evil) for each in (evil, "c"))
-    assert all(click.unstyle(line).isprintable() for line in lines)
+    findings = [*FINDINGS.values(), *(FINDINGS["E001"].at(evil, each) for each in (evil, "c"))]
+    lines = [click.unstyle(line) for line in as_lines(findings)]
+    assert [line for line in lines if len(line) > 60 or not line.isprintable()] == []
     assert r"\x1b[31m" in "".join(lines)
+    for color in (False, None):
+        file = io.StringIO()
+        print_findings(findings, json=False, color=color, file=file)
+        assert file.getvalue() == "\n".join([*lines, ""])
 
 
 def test_without_docstrings_a_finding_names_the_way_out() -> None:
-    def check() -> list[Found]:
-        return []
+    def e001() -> None: ...
 
-    assert RuleTable().rule("SQSHB-E001", "it is wrong")(check).fix == "Run the doctor without -OO."
+    module = ModuleType("without")
+    vars(module)["e001"] = e001
+    (rule,) = rules_in(module)
+    assert (rule.finding.title, rule.finding.fix) == ("SQSHB-E001", "Run the doctor without -OO.")
 
 
 @pytest.mark.parametrize(
@@ -109,50 +105,37 @@ def test_wrong_options_are_refused_in_one_line(server: SimulatedServer) -> None:
     golden("doctor_refused.txt", "".join(f"{each.stderr.splitlines()[-1]}\n" for each in ended))
 
 
-@pytest.mark.parametrize(
-    ("conf", "queues", "id_", "queue", "value"),
-    [
-        ({"task_create_missing_queues": False}, ["nope"], "E006", "nope", None),
-        ({"task_default_queue": ""}, [], "E217", None, None),
-        (
-            {"sqs_heartbeat_queues": {"wrok": {}}},
-            [],
-            "W009",
-            "wrok",
-            "'wrok'; did you mean 'work'?",
-        ),
-        ({"task_queues": {"new": {}}}, [], "W202", "new", None),
-        ({}, ["wrok"], "E220", "wrok", None),
-    ],
-)
+#: Settings, the queues of -Q, and the finding about a queue that is missing.
+MISSING: list[tuple[dict[str, Any], list[str], str]] = [
+    ({"task_create_missing_queues": False}, ["nope"], "E006 nope None"),
+    ({"task_default_queue": ""}, [], "E217 None None"),
+    ({"sqs_heartbeat_queues": {"wrok": {}}}, [], "W009 wrok 'wrok'; did you mean 'work'?"),
+    ({"task_queues": {"new": {}}}, [], "W202 new None"),
+    ({}, ["wrok"], "E220 wrok None"),
+    # Another worker consumes from it.
+    ({"sqs_heartbeat_queues": {"dead": {"visibility_timeout": 60}}}, [], ""),
+]
+
+
+@pytest.mark.parametrize(("conf", "queues", "expected"), MISSING)
 def test_a_queue_that_is_missing_is_found(
-    server: SimulatedServer,
-    conf: dict[str, Any],
-    queues: list[str],
-    id_: str,
-    queue: str | None,
-    value: str | None,
+    server: SimulatedServer, conf: dict[str, Any], queues: list[str], expected: str
 ) -> None:
-    app = app_at(server.broker_url, **conf)
-    (found,) = [f for f in examine(app, queues=queues) if f.id == f"SQSHB-{id_}"]
-    assert (found.queue, found.value) == (queue, value)
-
-
-def test_settings_of_another_workers_queue_are_right(server: SimulatedServer) -> None:
-    app = app_at(server.broker_url, sqs_heartbeat_queues={"dead": {"visibility_timeout": 60}})
-    assert "SQSHB-W009" not in [finding.id for finding in examine(app)]
+    found = examine(app_at(server.broker_url, **conf), queues=queues)
+    about = [each for each in found if each.id[-4:] in ("E006", "E217", "W009", "W202", "E220")]
+    assert [f"{each.id[-4:]} {each.queue} {each.value}" for each in about] == (
+        [expected] if expected else []
+    )
 
 
 def test_settings_are_named_as_the_app_writes_them(server: SimulatedServer) -> None:
     app = install(Celery("proj", set_as_current=False))
-    conf = {**SOUND, "broker_url": server.broker_url}
+    conf = {**SOUND, "broker_url": server.broker_url, "task_acks_late": False}
     named = {f"CELERY_{name.upper()}": value for name, value in conf.items()}
-    app.config_from_object({**named, "CELERY_TASK_ACKS_LATE": False}, namespace="CELERY")
+    app.config_from_object(named, namespace="CELERY")
     (found,) = [finding for finding in examine(app) if finding.id == "SQSHB-W101"]
-    assert (found.setting, found.fix) == (
-        "CELERY_TASK_ACKS_LATE",
-        "Set CELERY_TASK_ACKS_LATE = True.",
-    )
+    assert found.setting == "CELERY_TASK_ACKS_LATE"
+    assert found.fix == "Set CELERY_TASK_ACKS_LATE = True."
 
 
 def test_without_an_app_the_doctor_asks_for_it() -> None:
@@ -173,17 +156,18 @@ def test_a_journal_is_tried_and_nothing_is_left_behind(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "place"),
+    ("status", "code", "place", "why"),
     [
-        (200, "", Place.UNTRIED),
-        (403, "AccessDenied", Place.UNTRIED),
-        (403, "SignatureDoesNotMatch", Place.NO_BUCKET),
-        (403, "InvalidAccessKeyId", Place.NO_BUCKET),
-        (404, "NoSuchBucket", Place.NO_BUCKET),
+        (200, "", Place.UNTRIED, ""),
+        (403, "AccessDenied", Place.UNTRIED, ""),
+        (403, "SignatureDoesNotMatch", Place.NO_BUCKET, "SignatureDoesNotMatch"),
+        (403, "InvalidAccessKeyId", Place.NO_BUCKET, "InvalidAccessKeyId"),
+        (404, "NoSuchBucket", Place.NO_BUCKET, "there is no such bucket"),
+        (0, "", Place.NO_BUCKET, "EndpointConnectionError"),
     ],
 )
 def test_the_bucket_of_a_journal_is_listed_and_not_written_to(
-    monkeypatch: pytest.MonkeyPatch, status: int, code: str, place: Place
+    monkeypatch: pytest.MonkeyPatch, status: int, code: str, place: Place, why: str
 ) -> None:
     class Answering(BaseHTTPRequestHandler):
         # It answers no other method, such as PUT.
@@ -195,17 +179,14 @@ def test_the_bucket_of_a_journal_is_listed_and_not_written_to(
 
         def log_message(self, *_: object) -> None: ...
 
+    monkeypatch.setattr(shipping, "_TIMEOUT", PATIENCE)
     with HTTPServer(("127.0.0.1", 0), Answering) as answering:
         threading.Thread(target=answering.serve_forever, daemon=True).start()
-        journal = probed_on_s3(monkeypatch, answering.server_port)
+        for name, value in s3.environment(answering.server_port if status else free_port()).items():
+            monkeypatch.setenv(name, value)
+        journal = read_machine(Settings(journal="s3://journals/prod"), []).journal
         answering.shutdown()
-    why = {200: "", 404: "there is no such bucket"}.get(status, code)
-    assert journal[:2] == (place, "" if place is Place.UNTRIED else why)
-
-
-def test_a_bucket_that_can_not_be_reached_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = probed_on_s3(monkeypatch, free_port())
-    assert journal[:2] == (Place.NO_BUCKET, "EndpointConnectionError")
+    assert journal[:2] == (place, why)
 
 
 def test_a_spool_that_another_user_could_have_made_is_found(
@@ -216,13 +197,6 @@ def test_a_spool_that_another_user_could_have_made_is_found(
     journal = read_machine(Settings(journal="s3://journals/prod"), []).journal
     assert journal.place is Place.UNUSABLE
     assert "or use another folder" in journal.why
-
-
-def probed_on_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> Probed:
-    monkeypatch.setattr(shipping, "_TIMEOUT", PATIENCE)
-    for name, value in s3.environment(port).items():
-        monkeypatch.setenv(name, value)
-    return read_machine(Settings(journal="s3://journals/prod"), []).journal
 
 
 def test_the_address_of_the_status_page_is_tried() -> None:

@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from celery_sqs_heartbeat.cli.iam import SEND, QueuePlace, policy
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.golden import golden, without_foreign
@@ -24,37 +22,30 @@ KEYS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("url", "region", "account", "name"),
-    [
-        (f"https://sqs.eu-west-3.amazonaws.com/{ID}/q", "eu-west-3", ID, "q"),
-        (f"https://eu-west-3.queue.amazonaws.com/{ID}/q", "eu-west-3", ID, "q"),
-        (f"https://queue.amazonaws.com/{ID}/q", "us-east-1", ID, "q"),
-        (
-            f"https://vpce-0a-b1.sqs.us-gov-west-1.vpce.amazonaws.com/{ID}/q.fifo",
-            "us-gov-west-1",
-            ID,
-            "q.fifo",
-        ),
-        (f"https://sqs.cn-north-1.amazonaws.com.cn/{ID}/q", "cn-north-1", ID, "q"),
-        ("http://localhost:9324/queue/q", None, None, "q"),
-        ("http://127.0.0.1:9324/q", None, None, "q"),
-    ],
+GOV = "vpce-0a-b1.sqs.us-gov-west-1.vpce.amazonaws.com"
+#: URLs of a queue q, with the region and the account in them.
+URLS: dict[str, tuple[str | None, str | None]] = {
+    f"https://sqs.eu-west-3.amazonaws.com/{ID}/q": ("eu-west-3", ID),
+    f"https://eu-west-3.queue.amazonaws.com/{ID}/q": ("eu-west-3", ID),
+    f"https://queue.amazonaws.com/{ID}/q": ("us-east-1", ID),
+    f"https://{GOV}/{ID}/q": ("us-gov-west-1", ID),
+    f"https://sqs.cn-north-1.amazonaws.com.cn/{ID}/q": ("cn-north-1", ID),
+    "http://localhost:9324/queue/q": (None, None),
+    "http://127.0.0.1:9324/q": (None, None),
+}
+ARNS = (
+    f"arn:aws:sqs:eu-west-3:{ID}:q",
+    f"arn:aws-cn:sqs:cn-north-1:{ID}:q",
+    f"arn:aws-us-gov:sqs:us-gov-west-1:{ID}:q.fifo",
 )
-def test_a_url_is_read(url: str, region: str | None, account: str | None, name: str) -> None:
-    assert QueuePlace.of_url(url) == QueuePlace(name=name, region=region, account=account)
 
 
-@pytest.mark.parametrize(
-    "arn",
-    [
-        "arn:aws:sqs:eu-west-3:123456789012:q",
-        "arn:aws-cn:sqs:cn-north-1:123456789012:q",
-        "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:q.fifo",
-    ],
-)
-def test_an_arn_is_read_and_rebuilt(arn: str) -> None:
-    assert QueuePlace.of_arn(arn).arn == arn
+def test_urls_and_arns_are_read() -> None:
+    for url, (region, account) in URLS.items():
+        assert QueuePlace.of_url(url) == QueuePlace(name="q", region=region, account=account)
+    for arn in ARNS:
+        place = QueuePlace.of_arn(arn)
+        assert place.arn("sqs", place.name) == arn
 
 
 #: What each policy is made of, beside the names of the queues.

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.cli.app import AppFacts, SendingFacts, TaskFacts
-from celery_sqs_heartbeat.cli.app_rules import APPS, POLLING
-from celery_sqs_heartbeat.cli.broker import BrokerFacts
-from celery_sqs_heartbeat.cli.examination import RULES, check_offline, check_queue
+from celery_sqs_heartbeat.cli.app import AppFacts, BrokerFacts, TaskFacts
+from celery_sqs_heartbeat.cli.examination import FINDINGS, check, check_offline, check_queue
 from celery_sqs_heartbeat.cli.findings import Finding, Severity, worst_first
-from celery_sqs_heartbeat.cli.machine import MACHINE, VERSIONS, MachineFacts, Place, Probed
-from celery_sqs_heartbeat.cli.permission_rules import NAMED, TOGETHER, UNASKED
+from celery_sqs_heartbeat.cli.machine import MachineFacts, Place, Probed
 from celery_sqs_heartbeat.cli.queue_rules import IN_FLIGHT_QUOTA
 from celery_sqs_heartbeat.cli.queues import Answer, QueueFacts, Tried
 from celery_sqs_heartbeat.settings import Rules, Settings
@@ -37,7 +34,7 @@ SOUND_QUEUE = {
     "ApproximateNumberOfMessagesNotVisible": 0,
 }
 HIGH = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
-TWO_GROUPS = SendingFacts(groups=frozenset({"A17", "B4"}))
+TWO_GROUPS = frozenset({"A17", "B4"})
 EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
 SENT_BY_A = Settings(tasks={"a": Rules(fifo_retry="send")})
 #: All retries are sent but those of one task.
@@ -75,7 +72,7 @@ def broker(**facts: Any) -> Seen:
 
 
 def polling(**facts: Any) -> Seen:
-    return seen(POLLING.check(AppFacts(broker=BrokerFacts(**facts))))
+    return seen(check({"polled": AppFacts(broker=BrokerFacts(**facts))}))
 
 
 def queue(attributes: dict[str, Any] | None = None, /, **facts: Any) -> Seen:
@@ -95,7 +92,7 @@ def fifo(
         attributes={key: str(value) for key, value in read.items()},
         dead_letters=dead and Answer(tried=dead),
     )
-    return seen(check_queue(AppFacts(**{"sending": TWO_GROUPS, **facts}), known))
+    return seen(check_queue(AppFacts(**{"groups": TWO_GROUPS, **facts}), known))
 
 
 def absent(name: str = "q", *, broker: BrokerFacts | None = None, **facts: Any) -> Seen:
@@ -109,21 +106,23 @@ def tries(**answers: Tried) -> Seen:
 
 
 def named(tried: Tried, name: str = "wrok") -> Seen:
-    return seen(NAMED.check(QueueFacts(name=name, found=Answer(tried=tried)), ["work"]))
+    return seen(
+        check({"named": QueueFacts(name=name, found=Answer(tried=tried)), "known": ["work"]})
+    )
 
 
 def together(*queues: QueueFacts) -> Seen:
-    return seen(TOGETHER.check(queues))
+    return seen(check({"queues": queues}))
 
 
 def machine(**facts: Any) -> Seen:
     settings = Settings(journal="/journal", status="127.0.0.1:9808")
-    return seen(MACHINE.check(AppFacts(settings=settings), MachineFacts(**facts)))
+    return seen(check({"machine": MachineFacts(**facts)}, app=AppFacts(settings=settings)))
 
 
 def versions(celery: str, kombu: str) -> Seen:
     facts = AppFacts(versions={"celery": celery, "kombu": kombu}, pool="solo")
-    return seen(VERSIONS.check(facts), all_=True)
+    return seen(check({"installed": facts}), all_=True)
 
 
 def retried(retries: int | None, **known: Any) -> dict[str, Any]:
@@ -255,14 +254,14 @@ FOUND: list[tuple[Seen, str]] = [
     (fifo(dead=None), ""),
     (fifo({"DeduplicationScope": "queue"}), "W024"),
     (fifo({"FifoThroughputLimit": "perQueue", "DeduplicationScope": "queue"}), "I025"),
-    (fifo(sending=SendingFacts()), "I026"),
-    (fifo(sending=SendingFacts(groups=frozenset({"A17"}))), "I026"),
-    (fifo(sending=SendingFacts(may_name_groups=True)), ""),
+    (fifo(groups=frozenset()), "I026"),
+    (fifo(groups=frozenset({"A17"})), "I026"),
+    (fifo(groups=frozenset(), may_name_groups=True), ""),
     (fifo({"ContentBasedDeduplication": "true"}), "I028"),
     (fifo({"ContentBasedDeduplication": "true"}, **ruled(fifo_retry="send")), "W027"),
     (fifo({"ContentBasedDeduplication": "true"}, **ruled(fifo="parallel")), "W027"),
     (fifo(**ruled(fifo_retry="send")), ""),
-    (fifo(sending=SendingFacts(may_name_groups=True, deduplicated_routes=["a", "b"])), "W029"),
+    (fifo(deduplicated_routes=["a", "b"]), "W029"),
     (fifo(acks_late=False, tasks=EARLY), "W030"),
     (fifo(acks_late=False), "W030"),
     (fifo(tasks=EARLY), "W030"),
@@ -309,7 +308,7 @@ FOUND: list[tuple[Seen, str]] = [
     (versions("5.7.0", "5.8.0b1"), "W505"),
 ]
 #: What no facts show, because it is found before they are read.
-BEFORE_FACTS = [*APPS, *UNASKED]
+BEFORE_FACTS = {"E006", "E007", "E014", "E015", "E217"}
 
 
 @pytest.mark.parametrize(("found", "expected"), FOUND)
@@ -323,9 +322,8 @@ def test_each_finding_names_the_setting_and_the_value() -> None:
 
 
 def test_the_table_above_has_every_rule() -> None:
-    of_facts = {rule.id for rule in RULES} - {rule.id for rule in BEFORE_FACTS}
-    tested = {f"SQSHB-{id_}" for _, expected in FOUND for id_ in expected.split()}
-    assert of_facts - tested == {f"SQSHB-{id_}" for id_ in SOUND - {"P505"}}
+    tested = {id_ for _, expected in FOUND for id_ in expected.split()}
+    assert FINDINGS.keys() - BEFORE_FACTS - tested == SOUND - {"P505"}
 
 
 def test_passed_checks_and_notes_about_sound_facts_are_found() -> None:
@@ -337,7 +335,7 @@ def test_passed_checks_and_notes_about_sound_facts_are_found() -> None:
     found = [
         *check_offline(AppFacts()),
         *check_queue(AppFacts(), sound),
-        *MACHINE.check(AppFacts(), MachineFacts()),
+        *check({"machine": MachineFacts()}, app=AppFacts()),
     ]
     passed = {id_: text for id_, text in seen(found, all_=True).items() if id_ in SOUND}
     assert passed == {
@@ -371,16 +369,16 @@ def test_a_redrive_policy_that_names_no_queue(policy: str) -> None:
 
 
 def test_ids_are_distinct_and_every_error_and_warning_has_a_fix() -> None:
-    assert len({rule.id for rule in RULES}) == len(RULES) == 87
-    assert [rule.id for rule in RULES if not rule.title or not rule.why] == []
+    assert len(FINDINGS) == 87
+    assert [each.id for each in FINDINGS.values() if not each.title or not each.why] == []
     bad = (Severity.ERROR, Severity.WARNING)
-    assert [rule.id for rule in RULES if rule.severity in bad and not rule.fix] == []
+    assert [each.id for each in FINDINGS.values() if each.severity in bad and not each.fix] == []
 
 
 def test_a_number_means_the_same_for_each_severity() -> None:
     by_number: dict[str, list[str]] = {}
-    for rule in RULES:
-        by_number.setdefault(rule.id[-3:], []).append(rule.id[-4])
+    for id_ in FINDINGS:
+        by_number.setdefault(id_[1:], []).append(id_[0])
     shared = {number: "".join(sorted(found)) for number, found in by_number.items()}
     assert {number: found for number, found in shared.items() if len(found) > 1} == {
         "008": "IP",
@@ -391,12 +389,11 @@ def test_a_number_means_the_same_for_each_severity() -> None:
 
 
 def test_the_texts_name_the_versions_and_the_quota_of_the_code() -> None:
-    by_id = {rule.id: rule for rule in RULES}
-    assert f"Celery and kombu {TESTED}." in by_id["SQSHB-P505"].why
-    assert f"Celery and kombu {TESTED}," in by_id["SQSHB-W505"].fix
-    assert f"at most {IN_FLIGHT_QUOTA:,} at a time" in by_id["SQSHB-W210"].why
+    assert f"Celery and kombu {TESTED}." in FINDINGS["P505"].why
+    assert f"Celery and kombu {TESTED}," in FINDINGS["W505"].fix
+    assert f"at most {IN_FLIGHT_QUOTA:,} at a time" in FINDINGS["W210"].why
 
 
 def test_the_worst_comes_first() -> None:
-    severities = [finding.severity for finding in worst_first(rule.found() for rule in RULES)]
+    severities = [finding.severity for finding in worst_first(FINDINGS.values())]
     assert severities == sorted(severities, key=list(Severity).index)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -14,8 +16,8 @@ import pytest
 from celery import Celery
 from click.testing import Result
 
-from celery_sqs_heartbeat.cli import output, pages
-from celery_sqs_heartbeat.cli.pages import PageAnswer, Target
+from celery_sqs_heartbeat.cli import pages
+from celery_sqs_heartbeat.cli.pages import Page
 from celery_sqs_heartbeat.cli.status import lines_of, readable
 from celery_sqs_heartbeat.leases.events import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
@@ -43,6 +45,8 @@ PAGE: dict[str, Any] = {
     "stopped_groups": [],
     "stopped_groups_left_out": 0,
 }
+#: Marks what a page lacks.
+GONE = object()
 STOPPED = {"queue": "orders.fifo", "group": "B4", "task": None, "cause": "failed"}
 
 
@@ -69,8 +73,10 @@ def nowhere() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def answer(**page: Any) -> PageAnswer:
-    return PageAnswer(target=Target(url="http://h:1"), payload={**PAGE, **page})
+def answer(**page: Any) -> Page:
+    """Return an answer that differs from `PAGE`."""
+    payload = {key: value for key, value in {**PAGE, **page}.items() if value is not GONE}
+    return Page(url="http://h:1", payload=payload)
 
 
 def test_workers_tasks_groups_and_notes_are_shown() -> None:
@@ -88,7 +94,7 @@ def test_workers_tasks_groups_and_notes_are_shown() -> None:
         "stopped_groups": [{**STOPPED, "receive_count": 3, "ago": 5.2, "visible_in": -1.0}],
         "stopped_groups_left_out": 1_000,
     }
-    silent = PageAnswer(target=Target(url="u", origin="the app's"), fault="is away")
+    silent = Page(url="u", origin="the app's", fault="is away")
     shown = {
         "without groups": [answer()],
         "with groups": [answer(), answer(**of_fifo), silent],
@@ -102,36 +108,23 @@ def test_workers_tasks_groups_and_notes_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "is_well"),
-    [
-        ({}, True),
-        ({"not_well": 1}, False),
-        ({"not_well": None}, False),
-        ({"health": {"status": "deaf"}}, False),
-    ],
+    ("page", "status"),
+    [({}, 0), ({"not_well": 1}, 1), ({"not_well": None}, 1), ({"health": {"status": "deaf"}}, 1)],
 )
 def test_a_worker_that_is_not_well_sets_the_exit_status(
-    page: dict[str, Any], is_well: bool, monkeypatch: pytest.MonkeyPatch
+    page: dict[str, Any], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "ask_all", lambda targets, token: [answer(), answer(**page)])
-    assert run("--url http://h:1").exit_code == (0 if is_well else 1)
+    assert run("--url http://h:1").exit_code == status
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in PAGE if name not in ("leases", "worker", "least_left")]
-)
-def test_a_page_that_lacks_anything_is_of_another_version(name: str) -> None:
-    page = {key: value for key, value in PAGE.items() if key != name}
-    (read,) = readable([PageAnswer(target=Target(url="u"), payload=page)])
-    assert read.payload is None
-    assert read.fault.startswith("its worker runs another version of celery-sqs-heartbeat")
-
-
-@pytest.mark.parametrize("value", ["x", [], {}])
-def test_a_page_with_other_values_is_of_another_version(value: Any) -> None:
+def test_a_page_that_can_t_be_shown_is_of_another_version() -> None:
+    read = [name for name in PAGE if name not in ("leases", "worker", "least_left")]
+    others = [answer(**{name: GONE}) for name in read]
     for name in ("in_flight", "oldest", "health", "groups", "tasks_left_out"):
-        (read,) = readable([answer(**{name: value, "stopped_groups": [{}]})])
-        assert read.payload is None, name
+        others += [answer(**{name: value, "stopped_groups": [{}]}) for value in ("x", [], {})]
+    said = "its worker runs another version of celery-sqs-heartbeat"
+    assert [each for each in map(readable, others) if each.payload or said not in each.fault] == []
 
 
 def test_scripts_get_the_contents_of_the_pages(scene: Observed, nowhere: str) -> None:
@@ -189,25 +182,22 @@ def test_the_token_is_that_of_the_option_the_environment_or_the_app() -> None:
         assert run(url, env={"SQS_HEARTBEAT_STATUS_TOKEN": TOKEN}, **other).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "asked"),
-    [
-        (None, "http://127.0.0.1:9808 (the default: the app sets no sqs_heartbeat_status)"),
-        ("127.0.0.1:1", "http://127.0.0.1:1 (the app's sqs_heartbeat_status)"),
-        ("0.0.0.0:1", "http://127.0.0.1:1 (the app's sqs_heartbeat_status)"),
-        ("[::]:1", "http://[::1]:1 (the app's sqs_heartbeat_status)"),
-        ("localhost:1", "http://localhost:1 (the app's sqs_heartbeat_status)"),
-    ],
-)
-def test_the_error_names_the_address_and_its_origin(
-    address: str | None, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ask(targets: list[Target], token: str | None) -> list[PageAnswer]:
-        return [PageAnswer(target=target, fault="is away") for target in targets]
+#: The setting, the address that is asked, and where it is from.
+ORIGINS: list[tuple[str | None, str, str]] = [
+    (None, "http://127.0.0.1:9808", "the default: the app sets no sqs_heartbeat_status"),
+    ("127.0.0.1:1", "http://127.0.0.1:1", "the app's sqs_heartbeat_status"),
+    ("0.0.0.0:1", "http://127.0.0.1:1", "the app's sqs_heartbeat_status"),
+    ("[::]:1", "http://[::1]:1", "the app's sqs_heartbeat_status"),
+    ("localhost:1", "http://localhost:1", "the app's sqs_heartbeat_status"),
+]
 
-    monkeypatch.setattr(pages, "ask_all", ask)
-    result = run("", status=address)
-    assert (result.exit_code, result.stderr) == (2, f"Error: {asked}: is away\n")
+
+def test_the_error_names_the_address_and_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = "is away"
+    monkeypatch.setattr(pages, "ask_all", lambda targets, _: [replace(targets[0], fault=away)])
+    for address, asked, origin in ORIGINS:
+        result = run("", status=address)
+        assert (result.exit_code, result.stderr) == (2, f"Error: {asked} ({origin}): {away}\n")
 
 
 #: The app's settings, None if they can't be read, and the options.
@@ -268,7 +258,7 @@ def test_another_server_is_not_taken_for_a_worker() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         names = (*ANSWERS, "302", "401", "403", "500", "503")
-        answers = pages.ask_all([Target(url=f"{url}/{name}") for name in names], TOKEN)
+        answers = pages.ask_all([Page(url=f"{url}/{name}") for name in names], TOKEN)
         assert not any(pages.serves_health(f"{url}/{name}") for name in names)
         server.shutdown()
     assert [each.payload for each in answers] == [None] * len(names)
@@ -286,7 +276,7 @@ def test_a_watch_asks_again_until_it_is_interrupted(
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     result = run(f"--url {scene.url} --watch")
     assert result.exit_code == 0
     assert pauses == [1.0] * 3

@@ -8,10 +8,15 @@ from typing import Any
 import click
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
 
-from celery_sqs_heartbeat.cli.doctor import doctor, exit_status, print_findings
+from celery_sqs_heartbeat.cli.doctor import (
+    Concurrency,
+    doctor,
+    exit_status,
+    print_findings,
+    split,
+)
 from celery_sqs_heartbeat.cli.examination import examine
 from celery_sqs_heartbeat.cli.findings import Finding
-from celery_sqs_heartbeat.cli.options import Concurrency, split
 from celery_sqs_heartbeat.common.exits import REFUSED, printing
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
