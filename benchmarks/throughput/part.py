@@ -43,10 +43,10 @@ def _measure(size: Size) -> Findings:
             idle = measure_idle(server, plan.idle, folder)
     rates = [rate_table(grid, pool) for pool in plan.latencies]
     return Findings(
-        tables=[*rates, call_table(grid), starts, idle],
+        tables=[*rates, call_table(grid)],
         ratios=ratios_of(grid),
         pictures=[draw(grid)],
-        notes=_NOTES,
+        notes=[*_NOTES, f"{starts} {idle}"],
     )
 
 
