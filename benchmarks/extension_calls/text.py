@@ -9,19 +9,18 @@ from benchmarks.extension_calls.dotnet import DOTNET
 from benchmarks.frame.part import Spread, digits
 
 ABOUT = """\
-How many `ChangeMessageVisibility` and `ChangeMessageVisibilityBatch` calls it takes to keep
-messages extended, beside the algorithms of other libraries. All play the same trace on a clock
-that is moved: messages arrive at random (Poisson), one to a receive, and their tasks take 300 s
-on average (lognormal, median 182 s). Ours is the keeper's real engine. The others are written
-after the source of AWS Message Processing Framework for .NET 1.3.0, google-cloud-pubsub 2.35.0,
-sqs-consumer 15.0.3, MassTransit 8.5.8 and taskiq-aio-sqs 2.1.1. All have their defaults.
-sqs-consumer has none for its interval and gets ours, two thirds of the timeout. Pub/Sub's
-requests become calls for ten messages here.
+How many calls it takes to keep messages extended, beside the algorithms of other libraries. All
+play the same trace on a clock that is moved: messages arrive at random (Poisson), one to a
+receive, and their tasks take 300 s on average (lognormal, median 182 s). Ours is the keeper's
+real engine. The others are written after the source of AWS Message Processing Framework for .NET
+1.3.0, google-cloud-pubsub 2.35.0, sqs-consumer 15.0.3, MassTransit 8.5.8 and taskiq-aio-sqs
+2.1.1. All have their defaults. sqs-consumer has none for its interval and gets ours, two thirds
+of the timeout. Pub/Sub's requests become calls for ten messages here.
 
 **The bound** is the number of full batches of ten that extend each message exactly once per
 *period*: the longest time between two extensions that an algorithm plans, which is the
-visibility timeout less its threshold. A value can be slightly below 1, because a task that ends
-within a period does not need that period's extension."""
+visibility timeout less its threshold. A value can be slightly below 1, because the last period
+of a task needs no extension."""
 NOTES = (
     """\
 A call that is made anyway is filled up with the messages that are due next, so messages that
@@ -29,8 +28,7 @@ arrived apart are later due together. .NET sends what is due in the current seco
 timers of the last three send one message a call.""",
     """\
 By default, taskiq-aio-sqs ends after 100 extensions, which is 25 minutes at a timeout of 30 s,
-and the messages of longer tasks become visible while they run. MassTransit asks for at most
-60 s, so a longer timeout saves it few calls.""",
+and the messages of longer tasks become visible while they run.""",
     """\
 This does not show receives and deletes, nor lost, throttled and slow calls: each is answered
 after 20 ms.""",

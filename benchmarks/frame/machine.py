@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGES = ("celery-sqs-heartbeat", "celery", "kombu", "boto3", "pycurl", "pyspark")
+_PACKAGES = ("celery", "kombu", "boto3", "pyspark")
 
 
 def describe() -> str:

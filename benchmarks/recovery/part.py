@@ -42,8 +42,6 @@ def findings(rounds: Sequence[Round], timeouts: Sequence[int]) -> Findings:
     return Findings(
         tables=[
             _table(rounds, timeouts[-1]),
-            _timeout_table(rounds, timeouts),
-            _keeper_table(rounds, timeouts[0]),
             _connection_table(rounds, timeouts[-1]),
         ],
         ratios={
@@ -51,7 +49,7 @@ def findings(rounds: Sequence[Round], timeouts: Sequence[int]) -> Findings:
             for name in SCENARIOS
         },
         pictures=[_picture(rounds, timeouts)],
-        notes=NOTES,
+        notes=[*NOTES, _on_keepers(rounds, timeouts[0])],
     )
 
 
@@ -76,24 +74,14 @@ def _table(rounds: Sequence[Round], timeout: int) -> Table:
     return Table(title, ("", *KINDS), rows)
 
 
-def _timeout_table(rounds: Sequence[Round], timeouts: Sequence[int]) -> Table:
-    rows = [
-        [f"{name}, {kind}", *(str(_spread(rounds, kind, each, name)) for each in timeouts)]
-        for name in (KILLED, FAILED)
-        for kind in KINDS
-    ]
-    columns = ("", *(f"{timeout} s" for timeout in timeouts))
-    return Table("The same by visibility timeout", columns, rows)
-
-
-def _keeper_table(rounds: Sequence[Round], timeout: int) -> Table:
+def _on_keepers(rounds: Sequence[Round], timeout: int) -> str:
+    """Say what a killed keeper costs."""
     seconds = Spread.of([each.until_extended for each in rounds])
     redeliveries = sum(each.redeliveries for each in rounds)
-    return Table(
-        f"Keeper killed while a task runs, visibility timeout {timeout} s",
-        ("", "seconds until another keeper extends the message", "redeliveries, all rounds"),
-        [[OURS, str(seconds), str(redeliveries)]],
-    )
+    return f"""\
+If a keeper is killed while a task runs, its worker starts another, which extends the message after
+{seconds} s, with a visibility timeout of {timeout} s. Up to a second of that is the wait for the
+next extension. In {len(rounds)} rounds, {redeliveries} messages were delivered again."""
 
 
 def _connection_table(rounds: Sequence[Round], timeout: int) -> Table:

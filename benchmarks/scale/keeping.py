@@ -56,7 +56,6 @@ class Watch:
         """Count from zero."""
         with self._lock:
             self.calls = self.extended = self.late = self.expired = 0
-            self.least_left = float(TERMS.visibility_timeout)
 
     def send(self, call: Call, may_send: Callable[[], bool]) -> Sequence[Outcome]:
         """Make a call."""
@@ -70,7 +69,6 @@ class Watch:
             if event.kind is EventKind.LEASE_EXTENDED:
                 self.extended += 1
                 self.late += event.slack < _SAFE_SECONDS
-                self.least_left = min(self.least_left, event.slack)
             elif event.kind is EventKind.LEASE_EXPIRED:
                 self.expired += 1
 
@@ -116,7 +114,6 @@ def _round(watch: Watch, leases: int, resident: float, seconds: float) -> Kept:
         extended=watch.extended,
         late=watch.late,
         expired=watch.expired,
-        least_left=watch.least_left,
     )
 
 

@@ -23,7 +23,6 @@ class Kept:
         extended: How many extensions were confirmed.
         late: How many of them when less than half of the threshold was left.
         expired: How many leases expired.
-        least_left: The least that was left of a lease when its extension was confirmed, in seconds.
     """
 
     leases: int
@@ -34,7 +33,6 @@ class Kept:
     extended: int
     late: int
     expired: int
-    least_left: float
 
     @property
     def per_extension(self) -> float:

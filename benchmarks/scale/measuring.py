@@ -54,10 +54,8 @@ def measure(size: Size) -> Findings:
         tables=[
             showing.call_table(calls),
             showing.cost_table(rounds, plan.leases),
-            showing.extension_table(rounds, plan.leases),
-            showing.memory_table(rounds, plan.leases, traced),
         ],
         ratios=showing.ratios(calls, rounds, plan.leases),
         pictures=[showing.picture(rounds, plan.leases)],
-        notes=showing.notes(rounds, plan.leases, _TRACED_LEASES),
+        notes=showing.notes(rounds, plan.leases, traced, _TRACED_LEASES),
     )

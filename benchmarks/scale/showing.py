@@ -28,40 +28,16 @@ def call_table(calls: Sequence[tuple[float, float]]) -> Table:
 
 
 def cost_table(rounds: Sequence[Round], sizes: Sequence[int]) -> Table:
-    """Return the CPU of keepers."""
-    rows = [
-        [f"{leases:,}", *(str(_spread(rounds, leases, of)) for of in ("share", "call_ms"))]
-        for leases in sizes
-    ]
-    return Table("CPU of the keeper's process", ["leases", "% of a core", "CPU ms a call"], rows)
-
-
-def extension_table(rounds: Sequence[Round], sizes: Sequence[int]) -> Table:
-    """Return how many extensions were late."""
-    columns = ["leases", "extensions", f"with less than {TERMS.threshold / 2:.0f} s left"]
-    columns += ["expired leases", "least that was left, s"]
-    rows = []
-    for leases in sizes:
-        kept = [each[leases] for each in rounds]
-        counts = [sum(map(attrgetter(of), kept)) for of in ("extended", "late", "expired")]
-        least = min(each.least_left for each in kept)
-        rows.append([f"{leases:,}", *map(digits, counts), digits(least)])
-    return Table("Extensions", columns, rows)
-
-
-def memory_table(rounds: Sequence[Round], sizes: Sequence[int], traced: float) -> Table:
-    """Return the memory of leases."""
+    """Return the CPU and the memory of keepers."""
     rows = [
         [
             f"{leases:,}",
-            str(_spread(rounds, leases, "resident")),
-            digits(traced),
-            digits(_TEXTS),
+            *(str(_spread(rounds, leases, of)) for of in ("share", "call_ms", "resident")),
         ]
         for leases in sizes
     ]
-    columns = ["leases", "growth of the process", "records of the book", "texts from SQS"]
-    return Table("Memory, bytes a lease", columns, rows)
+    columns = ["leases", "% of a core", "CPU ms a call", "bytes a lease"]
+    return Table("The keeper's process", columns, rows)
 
 
 def ratios(
@@ -90,21 +66,27 @@ def picture(rounds: Sequence[Round], sizes: Sequence[int]) -> Picture:
     )
 
 
-def notes(rounds: Sequence[Round], sizes: Sequence[int], traced_leases: int) -> list[str]:
+def notes(
+    rounds: Sequence[Round], sizes: Sequence[int], traced: float, traced_leases: int
+) -> list[str]:
     """Return what the figures show and what they do not."""
     most = sizes[-1]
-    share = _spread(rounds, most, "share")
+    kept = [each[leases] for each in rounds for leases in sizes]
+    extended, late, expired = (
+        digits(sum(map(attrgetter(of), kept))) for of in ("extended", "late", "expired")
+    )
     return [
         f"Each round lasts {rounds[0][most].seconds:.0f} s. The extensions come at their usual "
-        f"rate: {most / CYCLE:,.0f} a second for {most:,} leases, in {share} % of a core. A call "
-        "costs less CPU soon after another one, because the code is still in the processor's "
+        f"rate: {most / CYCLE:,.0f} a second for {most:,} leases. Of {extended} extensions, {late} "
+        f"came with less than {TERMS.threshold / 2:.0f} s left, and {expired} leases expired. A "
+        "call costs less CPU soon after another one, because the code is still in the processor's "
         "caches.",
         "What a worker's keeper does besides is not measured: it talks to the worker, writes the "
         "board, and may write a journal and serve metrics. Real calls go through TLS, which costs "
         "more.",
-        "`records of the book` is what Python allocates for a lease once it was extended, measured "
-        f"with {traced_leases:,} leases. `texts from SQS` are its handle, of {HANDLE_LENGTH} "
-        "characters, and its ids.",
+        f"Of a lease's bytes, {digits(traced)} are its records in the book, once it was extended "
+        f"(measured with {traced_leases:,} leases), and {digits(_TEXTS)} are texts from SQS: its "
+        f"handle, of {HANDLE_LENGTH} characters, and its ids.",
     ]
 
 

@@ -8,15 +8,18 @@ from pathlib import Path
 from benchmarks.endless.server import Counts, EndlessServer
 from benchmarks.endless.tasks import TRANSPORT
 from benchmarks.endless.working import NOTHING, Kind, Setup, all_working
-from benchmarks.frame.part import Table, digits
+from benchmarks.frame.part import digits
 
 #: How long a poll of an empty queue waits, in seconds. kombu's default is 10.
 _WAIT_SECONDS = 1
 _CONF = {"broker_transport_options": {**TRANSPORT, "wait_time_seconds": _WAIT_SECONDS}}
 
 
-def measure_idle(server: EndlessServer, seconds: float, folder: Path) -> Table:
-    """Measure both kinds of workers, at the same time because they do hardly anything."""
+def measure_idle(server: EndlessServer, seconds: float, folder: Path) -> str:
+    """Measure both kinds of workers, at the same time because they do hardly anything.
+
+    Return what was found, for the page.
+    """
     queues = {kind: server.queue(NOTHING) for kind in Kind}
     setups = {queue: Setup(kind=kind, conf=_CONF) for kind, queue in queues.items()}
     with all_working(server, setups, folder):
@@ -24,12 +27,12 @@ def measure_idle(server: EndlessServer, seconds: float, folder: Path) -> Table:
             queue.forget()
         time.sleep(seconds)
         counts = {kind: queue.counts(events=True) for kind, queue in queues.items()}
-    rows = [
-        [kind.value, digits(_polls_per_minute(each)), str(_other_calls(each))]
+    found = (
+        f"{digits(_polls_per_minute(each))} receives a minute and {_other_calls(each)} other calls "
+        f"({kind.value})"
         for kind, each in counts.items()
-    ]
-    title = f"Calls of an idle worker, long polls of {_WAIT_SECONDS} s"
-    return Table(title, ("", "receives a minute", f"other calls in {seconds:g} s"), rows)
+    )
+    return f"With long polls of {_WAIT_SECONDS} s, an idle worker makes {' or '.join(found)}."
 
 
 def _polls_per_minute(counts: Counts) -> float:

@@ -15,31 +15,29 @@ class Plan:
 
     Attributes:
         latencies: The latencies of each pool, in seconds.
-        prefetches: Prefetch multipliers.
+        prefetches: The prefetch multipliers of each pool.
         rounds: How many workers of each kind are measured, by pool.
         window: The shortest window, in seconds. It grows to a whole cycle of receiving.
         paced: Seconds of messages at a moderate pace.
         idle: Seconds of an empty queue.
-        profile: Seconds of samples of the consumer's thread.
     """
 
     latencies: Mapping[str, Sequence[float]]
-    prefetches: Sequence[int]
+    prefetches: Mapping[str, Sequence[int]]
     rounds: Mapping[str, int]
     window: float
     paced: float
     idle: float
-    profile: float
 
     def lives(self) -> Iterator[Sequence[Setup]]:
         """Return the workers to measure, those together that live at the same time.
 
         Stock workers mostly wait. Ours would disturb each other.
         """
-        for pool in self.latencies:
+        for pool, prefetches in self.prefetches.items():
             for _ in range(self.rounds[pool]):
-                yield [Setup(kind=Kind.STOCK, pool=pool, prefetch=n) for n in self.prefetches]
-                for prefetch in self.prefetches:
+                yield [Setup(kind=Kind.STOCK, pool=pool, prefetch=n) for n in prefetches]
+                for prefetch in prefetches:
                     yield [Setup(kind=Kind.OURS, pool=pool, prefetch=prefetch)]
 
 
@@ -50,21 +48,19 @@ _FULL = Plan(
         "threads": (0.0, 0.01, 0.05),
         "gevent": (0.0, 0.01, 0.05),
     },
-    prefetches=(1, 4, 50),
+    prefetches={"prefork": (1, 4, 50), "threads": (4,), "gevent": (4,)},
     rounds={"prefork": 2, "threads": 1, "gevent": 1},
     window=1.0,
     paced=5.0,
     idle=6.0,
-    profile=5.0,
 )
 _TINY = Plan(
     latencies={"prefork": (0.0, 0.01)},
-    prefetches=(4,),
+    prefetches={"prefork": (4,)},
     rounds={"prefork": 1},
     window=0.2,
     paced=0.5,
     idle=2.2,
-    profile=1.0,
 )
 
 

@@ -10,7 +10,7 @@ from benchmarks.endless.server import Counts, EndlessServer
 from benchmarks.endless.tasks import START
 from benchmarks.endless.template import SENT
 from benchmarks.endless.working import TIMED, Kind, Setup, all_working, starts_of
-from benchmarks.frame.part import Table, digits
+from benchmarks.frame.part import digits
 from benchmarks.throughput.windows import percentile
 from tests.support.waiting import wait_until
 
@@ -21,8 +21,11 @@ _EVERY_SECONDS, _LATENCY, _PREFETCH = 0.04, 0.01, 50
 _WARM_SECONDS = 1.0
 
 
-def measure_starts(server: EndlessServer, seconds: float, folder: Path) -> Table:
-    """Measure both kinds of workers, at the same time because they mostly wait."""
+def measure_starts(server: EndlessServer, seconds: float, folder: Path) -> str:
+    """Measure both kinds of workers, at the same time because they mostly wait.
+
+    Return what was found, for the page.
+    """
     queues = {kind: server.queue(TIMED, [SENT]) for kind in Kind}
     setups = {queue: Setup(kind=kind, prefetch=_PREFETCH) for kind, queue in queues.items()}
     with all_working(server, setups, folder):
@@ -36,16 +39,16 @@ def measure_starts(server: EndlessServer, seconds: float, folder: Path) -> Table
         for queue in setups:
             queue.fill()
         wait_until(lambda: all(_is_done(queue.counts()) for queue in setups))
-    rows = []
+    medians, others = [], []
     for kind, queue in queues.items():
         waits = [1000 * each for each in _waits(starts_of(queue, folder), begin, end)]
-        shares = [digits(percentile(waits, share)) for share in (0.5, 0.99)]
-        rows.append([kind.value, *shares, str(len(waits))])
-    pace = f"a message each {_EVERY_SECONDS * 1000:g} ms, {_LATENCY * 1000:g} ms a call"
-    return Table(
-        f"From send to start, {pace}, prefork, prefetch {_PREFETCH}",
-        ("", "median, ms", "p99, ms", "tasks"),
-        rows,
+        median, p99 = (digits(percentile(waits, share)) for share in (0.5, 0.99))
+        medians.append(f"{median} ms ({kind.value})")
+        others.append(f"{p99} ms")
+    return (
+        f"With a message each {_EVERY_SECONDS * 1000:g} ms and {_LATENCY * 1000:g} ms a call, a "
+        f"task of a prefork worker starts {' or '.join(medians)} after its send in the median, and "
+        f"{' or '.join(others)} at the 99th percentile."
     )
 
 

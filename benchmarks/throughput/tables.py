@@ -11,12 +11,7 @@ from benchmarks.throughput.rates import Rate
 
 #: Where calls are counted, and where pools other than prefork are compared.
 LATENCY, PREFETCH = 0.01, 4
-_OPERATIONS = (
-    "ReceiveMessage",
-    "DeleteMessage",
-    "DeleteMessageBatch",
-    "ChangeMessageVisibilityBatch",
-)
+_OPERATIONS = ("ReceiveMessage", "DeleteMessage", "DeleteMessageBatch")
 
 
 def ratios_of(grid: Grid) -> dict[str, list[float]]:
