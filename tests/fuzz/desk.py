@@ -96,14 +96,7 @@ class FakeDesk:
 
     def held(self) -> set[str]:
         """The handles of the leases that the keeper continues to extend."""
-        return self._with_goal(Goal.HOLD)
-
-    def released(self) -> set[str]:
-        """The handles of the leases that the keeper releases."""
-        return self._with_goal(Goal.RELEASE)
-
-    def _with_goal(self, goal: Goal) -> set[str]:
-        return {lease.receipt_handle for lease in self.keeper.leases() if lease.goal is goal}
+        return {each.receipt_handle for each in self.keeper.leases() if each.goal is Goal.HOLD}
 
     def slots_taken(self) -> set[str]:
         """The messages that count against the prefetch limit."""

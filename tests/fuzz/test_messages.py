@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.fuzz.desk import FakeDesk
 from tests.fuzz.mail import GOOD, batch_of, messages, missing, wrong
 from tests.fuzz.shapes import FUZZ, json_values, optional
-from tests.support.waiting import wait_until
 
 #: Each batch has ids of its own.
 BATCHES = itertools.count()
@@ -85,22 +84,3 @@ def test_a_message_of_any_shape_does_not_affect_the_others(
 @example(answer={"Messages": [None]})
 def test_an_answer_of_any_shape_is_received(desk: FakeDesk, answer: Any) -> None:
     receive(desk, answer, ["keep"])
-
-
-@FUZZ
-@given(parts=parts)
-@example(parts=[({}, {"MessageId"}, {})])
-def test_messages_that_arrive_after_the_consumer_ended_are_released(
-    desk: FakeDesk, parts: Any
-) -> None:
-    batch = next(BATCHES)
-    good = {f"good#{batch}-{number}" for number in range(len(parts))}
-    desk.consumer.cancel()
-    try:
-        desk.take = taker = Taker(["keep"])
-        desk.answer({"Messages": batch_of(parts, batch)})
-        wait_until(lambda: desk.released() >= good)
-        assert taker.seen == []
-        assert desk.held() == desk.slots_taken() == set()
-    finally:
-        desk.consume()

@@ -106,25 +106,3 @@ def test_settings_of_any_value_are_accepted_or_refused(
             delay = choose_delay(scope.release_delay, FAILURE)
             assert delay is not None
             assert 0 <= delay <= SQS.longest_timeout
-
-
-@FUZZ
-@given(
-    values=optional(interval=numbers, queues=st.dictionaries(names, optional(**rules)), **rules),
-    tasks=st.dictionaries(names, st.booleans() | optional(**rules), max_size=2),
-    queue=names,
-    own_timeout=st.integers(1, 100) | st.sampled_from((0, 43_200)),
-)
-def test_a_queue_either_fits_the_settings_or_is_refused(
-    values: dict[str, Any], tasks: dict[str, Any], queue: str, own_timeout: int
-) -> None:
-    settings = read(values, tasks, 0)
-    if settings is None:
-        return
-    faults = settings.faults_with(queue, own_timeout, 0)
-    every = [settings.for_queue(queue), *(settings.for_task(queue, t) for t in settings.tasks)]
-    if faults:
-        assert all("=" in fault for fault in faults)
-    else:
-        for scope in every:
-            check(scope.terms(own_timeout), settings.interval)

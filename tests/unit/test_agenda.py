@@ -7,7 +7,6 @@ leaves nothing behind.
 from __future__ import annotations
 
 import math
-import random
 import weakref
 
 import pytest
@@ -107,30 +106,6 @@ def lease(number: int, expires_at: float = 30.0) -> Lease:
     made = Placed(queue_url=queue, message_id=str(number), terms=TERMS, held_since=0.0)
     made.lasts_until(expires_at, math.inf)
     return made
-
-
-def test_it_agrees_with_sorting_under_random_changes() -> None:
-    rng = random.Random(7)
-    agenda, held = Agenda(), dict[Lease, None]()
-    for step in range(2_000):
-        if len(held) < 30 or rng.random() < 0.2:
-            each = lease(step)
-            agenda.add(each)
-            held[each] = None
-        else:
-            each = rng.choice(list(held))
-        if rng.random() < 0.2:
-            agenda.remove(each)
-            del held[each]
-        else:
-            each.lasts_until(30 + rng.random(), math.inf)
-            agenda.put(each)
-        assert agenda.next_due(0.0, 0) == min(each.expires_at for each in held)
-        assert agenda.next_due(0.0, 1) == min(each.extend_at for each in held)
-    expiries = [each.expires_at for each in agenda.pop_expired(31.0)]
-    assert expiries == sorted(each.expires_at for each in held)
-    for lane in agenda.lanes.values():
-        assert len(lane.waiting) <= 2 * len(held) + SLACK
 
 
 def test_ended_leases_do_not_pile_up_until_their_extension_would_be_due() -> None:

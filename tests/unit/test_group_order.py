@@ -68,6 +68,10 @@ one that is released too late stops its group:
 one that was lost stops its group while its task continues:
     receive m1..m3 group=g; 20 calls extend m1=30 m2=30 m3=30; answer lost done done;
     m1 goal=hold; m2 goal=release; m3 goal=release
+one that expires stops its group, even if it is received again:
+    receive m1..m2 group=g; 21 calls extend m1=30 m2=30; answer failed done;
+    run 31 extend=failed release=failed; receive m1 handle=n1 group=g count=2 -> redelivered;
+    receive m3 group=g; n1 goal=hold; m2 goal=release; waits m3=yes
 one that expires stops its group:
     receive m1 group=g; 20 calls extend m1=30; answer unknown; 25 receive m2 group=g;
     30 calls extend m1=30 release m2=0; m1 goal=hold status=expired

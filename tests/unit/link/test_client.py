@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from collections.abc import Iterator
@@ -96,6 +97,15 @@ def test_a_delay_of_any_numeric_type_is_sent_in_seconds(ends: Ends) -> None:
     ends.play("receive m")
     assert ends.worker.release("m", Decimal("1.5"), "failed")  # type: ignore[arg-type]
     assert ends.elsewhere.inbox.messages[-1] == ["release", "m", 2, "failed"]
+
+
+@pytest.mark.parametrize("delay", [math.inf, math.nan])
+def test_a_delay_that_is_not_a_finite_number_releases_nothing(ends: Ends, delay: float) -> None:
+    ends.play("receive m; exchange")
+    for keeper in (ends.worker, ends.elsewhere.keeper):
+        with pytest.raises((OverflowError, ValueError)):
+            keeper.release("m", delay)
+    ends.play("ending 0; quiet")
 
 
 def test_only_events_that_a_worker_needs_are_reported(ends: Ends) -> None:
