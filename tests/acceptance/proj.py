@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task, signals
-from celery.backends.base import DisabledBackend
 from celery.exceptions import Reject, Retry
 
 from celery_sqs_heartbeat import LeaseLost, ReleaseMessage, current_lease, install
@@ -260,13 +259,6 @@ def die(self: Task[Any, Any], key: str) -> None:
 def out_of_retries(self: Task[Any, Any], key: str) -> None:
     note("start", key)
     raise self.retry(countdown=0)
-
-
-class Down(DisabledBackend):
-    """A result backend that can't be reached."""
-
-    def store_result(self, *args: Any, **kwargs: Any) -> None:
-        raise ConnectionError("the result backend is down")
 
 
 # -- Tasks that decide about their message --------------------------------------------------

@@ -94,23 +94,3 @@ def test_a_batch_is_received_again_soon_after_its_process_was_killed(new_scene: 
     scene.wait_until_empty()
     assert scene.keys("start") == sorted(2 * keys(FULL))
     assert scene.keys("end") == keys(FULL)
-
-
-def test_a_batch_survives_a_lost_connection(new_scene: NewScene) -> None:
-    scene = new_scene(attributes=LONG)
-    worker = start(scene, orders=True)
-    send(scene, "batch_hold", FULL + 3)
-    scene.wait_for_notes("start", FULL)
-    # Held, not just answered: an answer under way would be lost with the connection.
-    scene.wait_until(lambda: scene.leases() == FULL + 3)
-    scene.order("lose_connection")
-    # Messages that waited for a full batch are released, and received again.
-    scene.wait_until(lambda: len(receives(scene)) == FULL + 6)
-    # With those three and the next ones, four make a full batch, and ten another.
-    rest = [f"n{number:02}" for number in range(FULL + 4)]
-    for key in rest:
-        scene.send("batch_hold", key)
-    scene.let_end("batch")
-    scene.wait_until_empty()
-    assert scene.keys("start") == scene.keys("end") == sorted([*keys(FULL + 3), *rest])
-    assert worker.logs().count("is not started: its message was released") == 3

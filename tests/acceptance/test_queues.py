@@ -9,7 +9,6 @@ import pytest
 
 from tests.acceptance.record import extensions, receives, timeouts_asked
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
-from tests.support.faults import fail, first, reset, throttle
 
 NewScene = Callable[..., Scene]
 OPTIONS: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
@@ -95,20 +94,3 @@ def test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others(
         scene.send("hold", key)
     scene.worker("-c", "2")
     scene.wait_for_notes("start", 5)
-
-
-@pytest.mark.versions
-def test_receives_that_fail_do_not_end_the_consuming(new_scene: NewScene) -> None:
-    scene = new_scene()
-    # Before the worker starts: an open poll would receive the messages.
-    for fault in (throttle(), fail(), fail(403, "AccessDenied"), reset()):
-        # Each rule faults its first call and passes later ones to the next rule.
-        scene.proxy.rule("ReceiveMessage", first(1, fault))
-    for number in range(3):
-        scene.send("work", str(number))
-    worker = scene.worker("-c", "1", "-P", "threads")
-    scene.wait_for_notes("end", 3)
-    scene.wait_until_empty()
-    assert {400, 403, 500} < {call.status for call in scene.calls("ReceiveMessage")}
-    assert "has no lease" not in worker.logs()
-    assert "not tested" not in worker.logs()

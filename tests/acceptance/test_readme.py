@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 from botocore.exceptions import ClientError
 from celery import Celery
 
+from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.scene import StartWorker
 from tests.acceptance.test_operating import probe
 from tests.support.clients import sqs_client
@@ -26,6 +28,7 @@ from tests.support.shell import Shell
 from tests.support.stalls import Stall, stood_still
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.warm.client import run_forked
+from tests.support.web import direct_session
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
 README, INDEX, PRODUCTION = "README.md", "docs/index.md", "docs/howto/production.md"
@@ -48,7 +51,6 @@ PROJ, SETTINGS, OPERATE = SNIPPETS = (
 )
 #: How often the demo is run if the machine stalls for longer than this, in seconds.
 DEMO_TRIES, DEMO_STANDSTILL = 3, 1.0
-
 Start = Callable[..., ProcessWorker]
 
 
@@ -200,3 +202,42 @@ def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat(
 def _table(output: str) -> dict[str, Any]:
     lines = [line.split("│") for line in output.splitlines() if line.startswith("│")]
     return {cells[1].strip(): [cell.strip() for cell in cells[2:4]] for cells in lines}
+
+
+LAMBDA, HEROKU = "docs/howto/lambda.md", "docs/howto/heroku.md"
+
+
+def test_a_lambda_function_sends_a_task_that_a_worker_runs(shell: Shell) -> None:
+    (shell.folder / "function.py").write_text(blocks(LAMBDA, "python")[0])
+    (shell.folder / "proj.py").write_text(blocks("README.md", "python")[0])
+    (invoke,) = (block for block in blocks(LAMBDA, "console") if "--payload" in block)
+    event = re.findall(r"--payload '(.+)'", invoke)[0]
+    with SimulatedServer() as server, direct_session() as session:
+        url = server.client().create_queue(QueueName="celery")["QueueUrl"]
+        shell.export(f"export AWS_REGION=us-east-1 QUEUE_URL={url}")
+        shell.export(f"export CELERY_BROKER_URL={server.broker_url}")
+        before = session.get(f"{server.url}/_calls").json()
+        answer = json.loads(
+            shell.run(
+                "python -c 'import json; from function import handler; "
+                f"print(json.dumps(handler({event}, None)))'"
+            )
+        )
+        calls = session.get(f"{server.url}/_calls").json()
+        called = {name for name, count in calls.items() if count > before.get(name, 0)}
+        (policy,) = re.findall(r"`(celery .+ --producer)`", (ROOT / LAMBDA).read_text())
+        (statement, *_) = json.loads(shell.run(policy))["Statement"]
+        assert {f"sqs:{name}" for name in called} <= set(statement["Action"])
+
+        # What a function with an event source mapping would get.
+        client = server.client()
+        (message,) = client.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+        envelope = json.loads(base64.b64decode(message["Body"], validate=True))
+        assert envelope["headers"]["task"] == "proj.add"
+
+        worker = shell.start("celery -A proj worker --heartbeat-sqs -c 1 --loglevel INFO")
+        log = shell.wait_for(" succeeded in")
+        assert f"proj.add[{answer['task_id']}] received" in log
+        assert f"proj.add[{answer['task_id']}] succeeded" in log
+        worker.terminate()
+        assert worker.wait(PATIENCE) == 0

@@ -5,6 +5,8 @@ The queues hide a message for ten minutes. A message that is visible sooner was 
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import signal
 import sys
@@ -15,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.record import receives, released, timeouts_asked, wait_for_extensions
-from tests.acceptance.scene import EARLY, LONG, OFTEN, SHORT, STEADY, Scene
-from tests.acceptance.started import worker_by
+from tests.acceptance.scene import EARLY, LONG, OFTEN, ORDERS, SHORT, STEADY, Scene
+from tests.support.environment import SAFE_ENV
+from tests.support.process import LoggedProcess
+from tests.support.workers import ROOT, ProcessWorker
 
 NewScene = Callable[..., Scene]
 
@@ -87,9 +91,23 @@ def test_sighup_releases_waiting_messages_and_the_restarted_worker_runs_them(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene(attributes=LONG)
+    env = {
+        "CELERY_BROKER_URL": scene.proxy.broker_url,
+        "PROJ_LEDGER": str(scene.ledger),
+        "PROJ_CONF": json.dumps({"task_default_queue": scene.name, "imports": [ORDERS]}),
+    }
     # After `python -m celery` it can't restart itself.
     script = [sys.executable, str(Path(sys.executable).with_name("celery"))]
-    worker = worker_by(script, scene, "-c", "1", log=tmp_path)
+    options = ["-A", "tests.acceptance.proj", "worker", "-l", "INFO", "-Q", scene.name]
+    worker = ProcessWorker(
+        LoggedProcess(
+            "worker",
+            [*script, *options, "--heartbeat-sqs", "-c", "1"],
+            env={**os.environ, **SAFE_ENV, **env},
+            cwd=ROOT,
+            log_dir=tmp_path,
+        )
+    )
     try:
         worker.wait_for_log("ready.")
         scene.send("hold", "a")

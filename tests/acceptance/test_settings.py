@@ -1,7 +1,8 @@
-"""Settings reach SQS. Wrong settings are reported before the worker receives anything."""
+"""Settings reach SQS. Wrong ones, and wrong versions, are reported before any receive."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from tests.acceptance.record import CHANGE, extensions, handles, timeouts_asked
 from tests.acceptance.scene import STEADY, Scene, StartWorker
 from tests.support.markdown import blocks
+from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
 #: Extended after a second, with a minute to spare.
@@ -192,3 +194,32 @@ def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:
         for entry in call.entries
     }
     assert extended == {other}
+
+
+RENAMED = "tests.acceptance.renamed"
+
+
+def start(scene: Scene, *args: str) -> ProcessWorker:
+    return scene.start_worker(
+        RENAMED,
+        ["-Q", scene.name, "-c", "1", *args],
+        env={
+            "PROJ_LEDGER": str(scene.ledger),
+            "PROJ_CONF": json.dumps({"task_default_queue": scene.name}),
+        },
+    )
+
+
+@pytest.mark.fresh
+@pytest.mark.versions
+def test_a_worker_does_not_start_without_a_name_that_it_needs(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    worker = start(scene, "--heartbeat-sqs")
+    assert worker.wait_for_exit() == 1
+    log = worker.logs()
+    assert "Error: sqs-heartbeat: the installed versions do not work together:" in log
+    assert "  - kombu.transport.SQS:Channel._schedule_queue is missing" in log
+    assert "--no-heartbeat-sqs" in log
+    assert "Traceback (most recent" not in log
+    assert scene.proxy.calls("ReceiveMessage") == []

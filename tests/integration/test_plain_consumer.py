@@ -34,7 +34,6 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.support.faults import deny, fail, fail_entries
 from tests.support.proxy import FaultProxy
-from tests.support.servers import MinistackServer, MotoServer, SqsServer
 from tests.support.waiting import PATIENCE, wait_until
 
 KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
@@ -106,44 +105,29 @@ def world(simulated: SimulatedServer) -> Iterator[World]:
         yield World(proxy)
 
 
-@pytest.fixture(scope="module", params=["ministack", "moto"])
-def server(request: pytest.FixtureRequest, sqs_server: MinistackServer) -> Iterator[SqsServer]:
-    if request.param == "ministack":
-        yield sqs_server
-    else:
-        with MotoServer() as moto:
-            yield moto
-
-
-@pytest.fixture
-def elsewhere(server: SqsServer) -> Iterator[World]:
-    with FaultProxy(server.url) as proxy:
-        yield World(proxy)
-
-
 def test_messages_are_extended_then_deleted_in_batches_or_received_again_if_their_block_raises(
-    elsewhere: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elsewhere.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
-    url = elsewhere.sent("slow", "bad", *(f"m{number}" for number in range(8)))
+    world.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
+    url = world.sent("slow", "bad", *(f"m{number}" for number in range(8)))
     seen: list[tuple[str, int]] = []
-    with elsewhere.keeper(url) as keeper:
+    with world.keeper(url) as keeper:
         for message in keeper.messages():
             with message:
                 seen.append((message.body, message.receive_count))
                 assert message.owns()
                 if message.body == "slow":
-                    elsewhere.proxy.wait_for("ChangeMessageVisibilityBatch")
+                    world.proxy.wait_for("ChangeMessageVisibilityBatch")
                 if seen[-1] == ("bad", 1):
                     raise LookupError
             if len(seen) == 11:
                 break
-    assert elsewhere.left(url) == 0
+    assert world.left(url) == 0
     assert ("bad", 2) in seen
     assert "failed at its receive 1" in caplog.text
-    batches = elsewhere.proxy.calls("DeleteMessageBatch")
+    batches = world.proxy.calls("DeleteMessageBatch")
     assert any((call.answer or {}).get("Failed") for call in batches)
-    assert elsewhere.proxy.calls("DeleteMessage") == []
+    assert world.proxy.calls("DeleteMessage") == []
 
 
 @pytest.mark.parametrize(("delay", "expected"), [(0, 0), (30, 30), (lambda count: 40 * count, 40)])
@@ -226,18 +210,6 @@ def test_no_more_is_received_than_can_be_processed_at_once(world: World) -> None
             assert third.result(PATIENCE).body in "abcde"
 
 
-def test_fast_messages_are_received_ahead(world: World) -> None:
-    url = world.sent(*(str(number) for number in range(40)))
-    with world.keeper(url) as keeper:
-        for number, message in enumerate(keeper.messages(), 1):
-            with message:
-                pass
-            if number == 40:
-                break
-    polls = world.proxy.calls("ReceiveMessage")
-    assert max(len((call.answer or {}).get("Messages", ())) for call in polls) > 1
-
-
 def test_nothing_is_received_while_deletes_pile_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -307,17 +279,6 @@ def test_message_groups_are_processed_in_order_although_the_observer_and_a_messa
     assert [body for body in order if body[0] == "b"] == ["b1", "b2"]
     assert world.left(url) == 0
     assert "an observer failed on message-deleted" in caplog.text
-
-
-def test_a_stop_from_another_thread_ends_a_loop_that_waits(world: World) -> None:
-    url = world.queue()
-    with world.keeper(url) as keeper:
-        with ThreadPoolExecutor(1) as pool:
-            ended = pool.submit(list, keeper.messages())
-            world.proxy.wait_for("ReceiveMessage")
-            keeper.stop()
-            assert ended.result(PATIENCE) == []
-        assert list(keeper.messages()) == []
 
 
 def test_what_the_last_poll_brings_is_released(world: World) -> None:

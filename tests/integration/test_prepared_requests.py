@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from celery_sqs_heartbeat.leases.events import CallKind, Outcome
 from celery_sqs_heartbeat.sqs import clients, sending
@@ -180,23 +173,6 @@ def test_calls_share_a_connection_also_after_a_refusal(server: Server) -> None:
     assert connections_of(server) == [1] * 6
 
 
-def test_calls_at_the_same_time_have_a_connection_each(server: Server) -> None:
-    answered = client_of(server)
-    answered.send()
-    arrived = threading.Barrier(4)
-
-    def confirm_together(connection: socket.socket) -> None:
-        arrived.wait(PATIENCE)
-        confirm(connection)
-
-    server.behave = confirm_together
-    with ThreadPoolExecutor(4) as threads:
-        for _ in range(2):
-            found = list(threads.map(lambda _: answered.send(), range(4)))
-            assert found == [[Outcome.DONE] * 2] * 4
-    assert sorted(connections_of(server)) == sorted([1, *[1, 2, 3, 4] * 2])
-
-
 @pytest.mark.parametrize("where", ["environment", "configuration"])
 def test_calls_use_the_proxy(server: Server, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     proxy, given = f"http://127.0.0.1:{server.port}", {}
@@ -210,34 +186,6 @@ def test_calls_use_the_proxy(server: Server, monkeypatch: pytest.MonkeyPatch, wh
         assert answered.send() == [Outcome.DONE] * 2
     assert answered.made_by_boto3 == 1
     assert [line for _, line in server.requests] == [b"POST http://sqs.example:81/ HTTP/1.1"] * 2
-
-
-def test_a_handler_may_change_a_repeated_request_and_where_it_goes(server: Server) -> None:
-    with serving() as other:
-
-        def redirect(request: Any, **_: Any) -> None:
-            request.url = f"http://127.0.0.1:{other.port}/"
-            request.headers["X-Trace"] = b"1"
-
-        answered = client_of(server)
-        answered.send()
-        answered.client.meta.events.register("before-send", redirect)
-        assert answered.send() == [Outcome.DONE] * 2
-        assert (len(server.requests), answered.made_by_boto3) == (1, 1)
-        assert b"x-trace: 1" in other.heads[0].lower()
-
-
-def test_a_repeated_request_has_the_headers_that_boto3_sends(server: Server) -> None:
-    answered = client_of(server)
-    for _ in range(2):
-        answered.send()
-    by_boto3, repeated = (
-        {line.partition(b":")[0].lower() for line in head.splitlines()[1:]} for head in server.heads
-    )
-    assert repeated == by_boto3 - {b"amz-sdk-invocation-id", b"amz-sdk-request"}
-    assert server.heads[1].splitlines()[0] == server.heads[0].splitlines()[0]
-    host = f"Host: 127.0.0.1:{server.port}".encode()
-    assert all(host in head.splitlines() for head in server.heads)
 
 
 @pytest.mark.parametrize("by_boto3", [False, True])
@@ -296,55 +244,3 @@ def test_a_connection_is_not_used_after_ten_seconds(
         now.advance(MAX_AGE_SECONDS / 3)
     answered.send()
     assert connections_of(server) == [1, 1, 1, 2]
-
-
-def certificate(folder: Path) -> Path:
-    """Write a certificate of 127.0.0.1 that signs itself, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "server.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
-@pytest.mark.parametrize("by_boto3", [False, True])
-def test_certificates_are_checked_by_boto3s_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_boto3: bool
-) -> None:
-    path = certificate(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    with serving(context) as server:
-        given = {"endpoint_url": f"https://127.0.0.1:{server.port}", "use_ssl": True}
-        unknown = client_of(server, by_boto3=by_boto3, **given)
-        assert unknown.send() == [Outcome.UNKNOWN] * 2
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(path))
-        known = client_of(server, by_boto3=by_boto3, **given)
-        # Each call checks a connection of its own.
-        server.behave = confirm_and_close
-        for count in range(2):
-            assert known.send() == [Outcome.DONE] * 2
-            wait_until(lambda count=count: server.closed > count)
-        monkeypatch.delenv("AWS_CA_BUNDLE")
-        assert known.send() == [Outcome.DONE] * 2

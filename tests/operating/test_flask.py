@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import subprocess
 import sys
@@ -16,11 +14,9 @@ from flask import Flask, current_app
 
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.contrib.flask import SqsHeartbeat, celery_init_app
-from celery_sqs_heartbeat.testing import SimulatedServer
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from tests.support.insides import restore_apps
-from tests.support.markdown import blocks, commands
-from tests.support.shell import Shell
+from tests.support.markdown import blocks
 from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
 
@@ -91,22 +87,6 @@ def test_a_missing_configuration_is_an_error(config: dict[str, Any], kind: str) 
     with pytest.raises(ConfigurationError, match=f"is of type {kind}: must be a dict") as told:
         celery_init_app(flask_app(**config))
     assert "k:s" not in str(told.value)
-
-
-def test_the_documents_command_sends_its_task(tmp_path: Path) -> None:
-    factory, _ = blocks("docs/flask.md", "python")
-    (tmp_path / "shop.py").write_text(factory)
-    (send,) = (command for command in commands("docs/flask.md") if command.startswith("python -c"))
-    shell = Shell(tmp_path)
-    with SimulatedServer() as server:
-        client = server.client()
-        url = client.create_queue(QueueName="celery")["QueueUrl"]
-        shell.export(f"export CELERY_BROKER_URL={server.broker_url}")
-        shell.run(send)
-        (message,) = client.receive_message(QueueUrl=url)["Messages"]
-    headers = json.loads(base64.b64decode(message["Body"]))["headers"]
-    assert headers["task"] == "shop.greet"
-    assert headers["argsrepr"] == "('Ada',)"
 
 
 def test_the_document_is_true_and_its_worker_has_the_option(tmp_path: Path) -> None:

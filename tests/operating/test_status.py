@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe import status
 from celery_sqs_heartbeat.observe.status import MAX_ANSWERS, MAX_WAITING, pages_of, serve
-from tests.support.observed import TOKEN, Gate, Observed, observed
+from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after each extension.
@@ -85,28 +84,6 @@ def idle_connections(scene: Observed, count: int, sent: bytes) -> Iterator[list[
 
 def status_of(answer: bytes) -> int:
     return int(answer.split(b" ")[1])
-
-
-def test_a_keeper_that_hangs_is_unhealthy_until_it_continues() -> None:
-    gate, is_inside = Gate(), threading.Event()
-
-    def hang(event: Event) -> None:
-        is_inside.set()
-        gate(event)
-
-    with observed(before=hang, terms=EAGER) as scene:
-        # From here on it is late after a second.
-        scene.keeper._least_threshold = 0.2
-        wait_until(lambda: get(scene, "/healthz").json()["status"] == "ok")
-        gate.shut()
-        scene.keeper.note_start(scene.receive("a"))
-        # Before, it may be late for a moment because the machine stalls.
-        assert is_inside.wait(PATIENCE)
-        wait_until(lambda: get(scene, "/healthz").status == 503)
-        assert get(scene, "/livez").json()["status"] == "late"
-        assert get(scene, "/leases").json()["health"]["status"] == "late"
-        gate.open()
-        wait_until(lambda: get(scene, "/healthz").status == 200)
 
 
 def test_every_answer_has_the_headers_that_keep_it_safe_and_no_handle(scene: Observed) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,8 +16,6 @@ from celery_sqs_heartbeat.current.current_message import (
 )
 from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import SLOT_BYTES, key_of
-from tests.support.leases import lease_of
-from tests.support.workers import ROOT
 from tests.unit.asking import Worker, why_not
 
 
@@ -108,36 +103,3 @@ def test_a_delay_that_a_killed_task_wrote_halfway_does_not_count(worker: Worker,
     torn = whole[:at] + before[at:]
     table.write_slot(place, torn)
     assert asked_delay("a") in ((90, None) if torn != whole else (1e300,))
-
-
-SET = """
-import os, sys
-from celery_sqs_heartbeat import current_lease
-from tests.support.tasks import run_in_task, sqs_message
-
-def ask():
-    current_lease.release_delay = float(sys.argv[1])
-    os.kill(os.getpid(), 9)
-
-run_in_task(ask, sqs_message("a"))
-"""
-
-
-def test_a_delay_from_a_killed_process_that_was_not_forked_still_counts(worker: Worker) -> None:
-    # The rest of the table is not touched.
-    before = shared_table().read(key_of("a"))
-    done = subprocess.run([sys.executable, "-c", SET, "90"], cwd=ROOT, check=False)
-    assert done.returncode == -9
-    assert asked_delay("a") == 90
-    assert shared_table().read(key_of("a")) == before
-
-
-def test_leases_at_the_same_time_each_have_their_own_delay(
-    worker: Worker, at: Callable[[float], None]
-) -> None:
-    handles = [f"h{number}" for number in range(200)]
-    for handle in handles:
-        worker.board.show(lease_of(handle))
-    for number, handle in enumerate(handles):
-        write_delay(shared_table(), handle, number)
-    assert [asked_delay(handle) for handle in handles] == list(range(200))

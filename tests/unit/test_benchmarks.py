@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from benchmarks.frame import baseline, page
 from benchmarks.frame.part import Findings, Part, Spread, Table, digits
 from benchmarks.parts import PARTS
 from benchmarks.throughput.windows import percentile, tasks_per_second
-from demo import report
 from demo.ledger import Event, after_a_kill, duplicates, executions, mean_delay, succeeded
-from demo.phase import Result
 from tests.support.markdown import ROOT
 
 FINDINGS = Findings(
@@ -101,19 +98,3 @@ def test_the_demo_counts_duplicates_losses_and_the_time_to_the_next_try(
     assert (mean_delay(runs, Event.FAILED), mean_delay(runs, Event.KILLED)) == delays
     # A line that is still being written is left out.
     assert executions([*lines(notes), '{"event": "star']) == runs
-
-
-def test_the_demo_shows_both_workers_and_excuses_the_duplicate_of_a_killed_task(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(report, "TASKS", ("a",))
-    killed = Result(executions=executions(lines(KILLED)), calls=Counter({"DeleteMessage": 3}))
-    table = report.table(killed, killed)
-    titles, *columns = (list(column.cells) for column in table.columns)
-    rows = dict(zip(titles, zip(*columns, strict=True), strict=True))
-    assert [column.header for column in table.columns[1:]] == ["stock worker", "--heartbeat-sqs"]
-    assert rows["SQS calls: delete"] == ("3", "3")
-    assert rows["duplicates"] == rows["  expected: the worker was killed"] == ("1", "1")
-    assert rows["  avoidable"] == ("[green]0", "[green]0")
-    assert report.twice(killed) == 0
-    assert "no task ran twice except the killed worker's task" in report.verdict(killed, killed)

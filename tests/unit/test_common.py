@@ -23,26 +23,6 @@ LINUX_SAYS = {BOOTTIME: 3600.0, RAW: 1.0, MONOTONIC: 1.0}
 MACOS_SAYS = {RAW: 3600.0, MONOTONIC: 3600.1}
 
 
-def test_jobs_run_side_by_side_up_to_the_size() -> None:
-    pool, together, lock = CallerThreads(3, "test"), threading.Barrier(3), threading.Lock()
-    running: set[int] = set()
-    most: list[int] = []
-
-    def job() -> None:
-        with lock:
-            running.add(threading.get_ident())
-            most.append(len(running))
-        together.wait(PATIENCE)
-        with lock:
-            running.discard(threading.get_ident())
-
-    for _ in range(9):
-        pool.submit(job)
-    wait_until(lambda: len(most) == 9 and not running)
-    assert max(most) == 3
-    pool.close()
-
-
 def test_a_pool_does_its_jobs_in_order_though_one_fails_and_accepts_none_after_its_close(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -56,16 +36,6 @@ def test_a_pool_does_its_jobs_in_order_though_one_fails_and_accepts_none_after_i
     wait_until(lambda: len(done) == 5)
     assert done == [0, 1, 2, 4, 5]
     assert "a job of thread test failed" in caplog.text
-
-
-def test_threads_that_are_idle_take_jobs_before_another_is_started() -> None:
-    pool, seen = CallerThreads(20, "test"), list[int]()
-    for turn in range(20):
-        pool.submit(lambda: seen.append(threading.get_ident()))
-        wait_until(lambda turn=turn: len(seen) > turn)
-    # A thread counts as idle a moment after its job.
-    assert len({*seen}) < 10
-    pool.close()
 
 
 def test_an_idle_thread_ends_and_another_takes_the_next_job(

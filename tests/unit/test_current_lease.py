@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import pickle
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,7 +19,6 @@ from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from tests.support.leases import TERMS, lease_of
 from tests.support.seated import share_board
 from tests.support.tasks import app, run_in_task, sqs_message
-from tests.support.waiting import PATIENCE
 from tests.unit.asking import MESSAGE, NOW, Worker, why_not
 
 QUESTIONS: dict[str, Callable[[], Any]] = {
@@ -222,25 +219,3 @@ def test_a_task_that_is_called_by_another_runs_under_its_lease(worker: Worker) -
 
 def _has_lease() -> bool:
     return bool(current_lease)
-
-
-def test_each_thread_has_the_lease_of_its_own_task(worker: Worker) -> None:
-    together = threading.Barrier(4, timeout=PATIENCE)
-    left: dict[str, float] = {}
-
-    def ask(handle: str) -> None:
-        together.wait()
-        left[handle] = current_lease.remaining()
-        together.wait()
-
-    threads = []
-    for number in range(4):
-        handle = f"t{number}"
-        worker.board.show(lease_of(handle, expires_at=NOW + number + 1))
-        run = (functools.partial(ask, handle), sqs_message(handle))
-        threads.append(threading.Thread(target=worker.run, args=run))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert left == {"t0": 1, "t1": 2, "t2": 3, "t3": 4}

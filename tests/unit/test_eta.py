@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.policy import receives_until
 from celery_sqs_heartbeat.transport.delivery import seconds_until_eta
 from tests.unit.scene import ATTRIBUTES, Scene
 
@@ -38,22 +37,6 @@ NAMES = itertools.count()
 )
 def test_an_eta_is_read_as_celery_reads_it(headers: Any, seconds: float | None) -> None:
     assert seconds_until_eta(headers, NOON) == seconds
-
-
-@pytest.mark.parametrize(
-    ("hours", "lasts_hours", "receives"),
-    [
-        pytest.param(13, 12, 1, id="one hour too late"),
-        pytest.param(24, 12, 1, id="twice as late"),
-        pytest.param(24.1, 12, 2, id="more than twice as late"),
-        pytest.param(100, 12, 8, id="four days"),
-        pytest.param(3, 1, 1, id="a short max_lease: SQS keeps it to the end"),
-    ],
-)
-def test_a_distant_eta_takes_one_receive_per_twelve_hours(
-    hours: float, lasts_hours: float, receives: int
-) -> None:
-    assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
 
 
 class At(datetime):

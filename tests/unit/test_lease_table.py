@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.current.table import (
     REACH,
-    RECORD_BYTES,
     Flag,
     LeaseBoard,
     Mark,
@@ -24,9 +23,7 @@ from celery_sqs_heartbeat.current.table import (
     Table,
     key_of,
 )
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
 
@@ -132,13 +129,6 @@ def test_a_claim_stays_lost_when_another_on_the_same_message_follows_it(shown: S
     assert shown.mark("a") is Mark.HELD
 
 
-def test_the_place_that_is_free_for_longest_is_taken(shown: Shown) -> None:
-    places = shown.fill()
-    for number in (5, 2, 9):
-        shown.remove(f"f{number}")
-    assert [shown.show(each) for each in "abc"] == [places[5], places[2], places[9]]
-
-
 def test_in_a_full_table_no_lease_counts_as_lost(shown: Shown) -> None:
     places = shown.fill()
     assert sorted(place for place in places if place is not None) == list(range(REACH))
@@ -153,25 +143,6 @@ def test_in_a_full_table_no_lease_counts_as_lost(shown: Shown) -> None:
     # One that ended before it was shown takes nothing.
     shown.board.remove(lease_of("never"))
     assert (shown.place("never"), shown.table.is_short) == (None, False)
-
-
-def test_the_leases_of_a_dead_keeper_keep_their_places_and_others_get_those_that_are_free(
-    shown: Shown,
-) -> None:
-    places = shown.fill()
-    shown.show("late")
-    free = shown.place("f3")
-    shown.remove("f3")
-    shown.replace_keeper()
-    assert shown.mark("f3") is Mark.GIVEN_BACK
-    assert [shown.show(handle) for handle in shown.leases if handle != "late"] == [
-        place for place in places if place != free
-    ]
-    assert shown.show("late") == free
-    # Until the new keeper has shown all, one of them may have none.
-    assert shown.table.is_short
-    shown.board.note_all_shown()
-    assert not shown.table.is_short
 
 
 def test_a_record_that_is_half_written_is_not_read(
@@ -200,30 +171,6 @@ def test_a_record_that_is_half_written_is_not_read(
         assert shown.mark("a") is Mark.UNKNOWN
     monkeypatch.setattr(time, "sleep", sleep)
     assert shown.mark("a") is Mark.LOST
-
-
-def test_a_record_fits_a_line_of_the_cache_and_its_handle_may_be_any_string(shown: Shown) -> None:
-    shown.show(odd := "\ud800" + "x" * 2000)
-    assert shown.mark(odd) is Mark.HELD
-    assert len(shown.record(odd).pack(key_of(odd))) == RECORD_BYTES == 64
-
-
-class Silent:
-    """An SQS whose answers are useless."""
-
-    def send(self, call: Call, may_send: object) -> list[Outcome]:
-        return [Outcome.UNKNOWN] * len(call.entries)
-
-
-def test_a_keeper_still_shows_changes_after_it_was_stopped(shown: Shown) -> None:
-    keeper = ThreadKeeper(Silent(), terms=LeaseTerms.of(3_600), board=shown.board)
-    keeper.start()
-    for handle in ("a", "b"):
-        keeper.receive("https://q", {"MessageId": handle, "ReceiptHandle": handle})
-        assert shown.mark(handle) is Mark.HELD
-        keeper.let_expire(handle)
-        assert shown.mark(handle) is Mark.GIVEN_BACK
-        keeper.stop()
 
 
 changes = st.tuples(

@@ -53,6 +53,10 @@ def hold_eta(timeout: float, threshold: float) -> float:
     return policy.default_hold_eta(visibility_timeout=timeout, threshold=threshold)
 
 
+def receives(hours: float, lasts_hours: float) -> int:
+    return policy.receives_until(hours * 3_600, lasts=lasts_hours * 3_600)
+
+
 def half_over(now: float) -> bool:
     return policy.is_half_over(lease(1e6, 50), now)
 
@@ -101,6 +105,11 @@ def half_over(now: float) -> bool:
         pytest.param(hold_eta, (30, 10), 60, id="an ETA of a minute is held"),
         pytest.param(hold_eta, (90, 30), 120, id="or as long as two extensions last"),
         pytest.param(hold_eta, (43_200, 14_400), 43_200, id="and 12 hours at most"),
+        pytest.param(receives, (13, 12), 1, id="a task that is due one hour too late"),
+        pytest.param(receives, (24, 12), 1, id="or twice as late takes one receive"),
+        pytest.param(receives, (24.1, 12), 2, id="or more than twice as late"),
+        pytest.param(receives, (100, 12), 8, id="or in four days"),
+        pytest.param(receives, (3, 1), 1, id="a short max_lease: SQS keeps it to the end"),
         pytest.param(half_over, (25.0,), False, id="at half of its time a lease is not half over"),
         pytest.param(half_over, (25.1,), True, id="but after it"),
     ],

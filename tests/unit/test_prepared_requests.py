@@ -59,15 +59,6 @@ def answered_with(credentials: Credentials) -> AnsweredClient:
     return AnsweredClient(client)
 
 
-def test_boto3_makes_the_first_call_of_an_operation_and_the_next_repeat_its_request() -> None:
-    answered = AnsweredClient()
-    for kind in CallKind:
-        assert not answered.repeats(call_of(kind))
-        assert answered.repeats(call_of(kind, count=10))
-        assert answered.repeats(call_of(kind, f"{QUEUE}-2"))
-    assert answered.made_by_boto3 == 2
-
-
 @pytest.mark.parametrize("kind", CallKind)
 @pytest.mark.parametrize("token", [None, "FwoGZXIvYXdzE//token=="])
 def test_a_repeated_request_is_boto3s(kind: CallKind, token: str | None) -> None:

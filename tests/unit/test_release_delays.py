@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import pickle
 import random
 import sys
 import time
@@ -129,11 +128,6 @@ def test_an_exponential_delay_of_other_numbers_is_refused_by_name(first: Any, lo
     assert "first must be above 0, and longest from first to 43200 seconds" in fault
 
 
-def test_an_exponential_delay_can_be_given_to_a_spawned_process() -> None:
-    delay = ExponentialDelay(first=3)
-    assert pickle.loads(pickle.dumps(delay)) == delay
-
-
 policies = (
     st.sampled_from(("backoff", "immediate", "keep"))
     | st.floats(0.01, 43_200).map(lambda first: ExponentialDelay(first, 43_200))
@@ -198,19 +192,6 @@ def test_the_tasks_delay_overrides_kombus_policy_which_overrides_the_setting(
     # After the last receive it is released to the dead-letter queue at once, whatever is set.
     for count in (5, 6):
         assert after(setting, **known, receive_count=count) == 0
-
-
-@pytest.mark.parametrize("queue", [REDRIVE, NO_REDRIVE, UNKNOWN_QUEUE], ids=str)
-@pytest.mark.parametrize(
-    ("setting", "most"), [(None, [0, 2, 4]), ("backoff", [0, 2, 4]), ("immediate", [0, 0, 0])]
-)
-def test_failures_are_delayed_ever_longer_on_every_queue_unless_the_setting_says_otherwise(
-    setting: Any, queue: QueueAttributes, most: list[float]
-) -> None:
-    for count, longest in enumerate(most, 1):
-        delay = after(setting, receive_count=count, queue=queue)
-        assert delay is not None
-        assert longest / 2 <= delay <= longest
 
 
 @pytest.mark.parametrize(
@@ -324,9 +305,3 @@ def test_a_message_that_its_task_released_is_one_line_of_the_log_with_the_tasks_
     assert (record.levelno, record.exc_info) == (logging.INFO, None)
     assert record.getMessage().startswith("sqs-heartbeat: ")
     assert record.getMessage().endswith(f"{said}: {reason}" if reason else said)
-
-
-def test_a_failure_adds_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    after(7, ended=TaskFailure(exception=KeyError), queue=REDRIVE)
-    assert caplog.records == []

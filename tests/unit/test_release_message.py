@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 from celery import Celery
-from celery.exceptions import Ignore, Reject, TimeLimitExceeded
-from celery.utils.serialization import UnpickleableExceptionWrapper
-from celery.worker.request import Request as CeleryRequest
+from celery.exceptions import Reject
 
-import celery_sqs_heartbeat
 from celery_sqs_heartbeat import ReleaseMessage, current_lease
 from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.worker.step import log_releases
 from tests.unit.asking import Worker
-from tests.unit.request_harness import RequestHarness
 
 BAD = [("90", TypeError), (True, TypeError), ([], TypeError), (-0.1, ValueError)]
 BAD += [(float("inf"), ValueError), (float("nan"), ValueError)]
@@ -39,17 +35,6 @@ def test_a_bad_delay_is_refused_where_a_task_gives_it(
     assert worker.run(lambda: current_lease.release_delay) is None
 
 
-def info_of(error: Exception) -> ExceptionInfo:
-    """Return an error in the form in which a pool reports it."""
-    try:
-        raise error
-    except type(error):
-        return ExceptionInfo()
-    finally:
-        # It would keep all objects of its test alive.
-        error.__traceback__ = None
-
-
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
@@ -61,7 +46,10 @@ def info_of(error: Exception) -> ExceptionInfo:
     ],
 )
 def test_it_leaves_a_pool_process_unchanged(error: ReleaseMessage, shown: str) -> None:
-    info = pickle.loads(pickle.dumps(info_of(error)))
+    try:
+        raise error
+    except ReleaseMessage:
+        info = pickle.loads(pickle.dumps(ExceptionInfo()))
     again = getattr(info.exception, "exc", info.exception)
     assert type(again) is ReleaseMessage
     assert (again.delay, again.reason, again.requeue) == (error.delay, error.reason, True)
@@ -90,29 +78,6 @@ def test_retries_for_any_exception_let_it_pass(error: Exception, is_retried: boo
     with pytest.raises(type(error)):
         work.run()
     assert retried == ([error] if is_retried else [])
-
-
-def test_celery_checks_for_a_reject_before_it_checks_for_ignored_errors() -> None:
-    ends: list[str] = []
-
-    class Request(CeleryRequest):
-        id = "id"
-
-        def __init__(self) -> None:
-            pass
-
-        def reject(self, requeue: bool = False) -> None:
-            ends.append(f"reject {requeue}")
-
-        def acknowledge(self) -> None:
-            ends.append("ack")
-
-    error = ReleaseMessage(90)
-    assert isinstance(error, Ignore)
-    # As a worker without the flag does.
-    assert isinstance(error, Reject)
-    Request().on_failure(info_of(error))
-    assert ends == ["reject True"]
 
 
 def release() -> None:
@@ -171,68 +136,3 @@ def test_any_other_error_is_logged_as_usual(
         (record,) = caplog.records
         assert record.exc_info is not None
         assert record.name == "celery.app.trace"
-
-
-def test_installing_it_in_several_apps_filters_once() -> None:
-    for name in ("one", "two"):
-        celery_sqs_heartbeat.install(Celery(name, set_as_current=False))
-    filters = logging.getLogger("celery.app.trace").filters
-    assert len(filters) == len(set(map(id, filters)))
-
-
-class _Request:
-    """How Celery's request handles a failure."""
-
-    def on_failure(self, exc_info: Any) -> None:
-        self.reject(requeue=True)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("error", "exception", "is_wanted", "delay", "reason"),
-    [
-        (ReleaseMessage(90), ReleaseMessage, True, 90, ""),
-        (ReleaseMessage(), ReleaseMessage, True, None, ""),
-        (ReleaseMessage(90, "tenant is busy"), ReleaseMessage, True, 90, "tenant is busy"),
-        # Any other value in its place.
-        (ReleaseMessage(reason=KeyError("a")), ReleaseMessage, True, None, "KeyError('a')"),  # type: ignore[arg-type]
-        (Reject("no", requeue=True), Reject, False, None, ""),
-        (ConnectionError(), ConnectionError, False, None, ""),
-        # It can't be pickled.
-        (UnpickleableExceptionWrapper("m", "Lock", (), "Lock()"), LookupError, False, None, ""),
-    ],
-)
-def test_a_request_passes_on_how_its_task_failed(
-    desk: RequestHarness,
-    error: Exception,
-    exception: type,
-    is_wanted: bool,
-    delay: float | None,
-    reason: str,
-) -> None:
-    request = desk.receive()
-    # Its class has no `on_failure` from Celery to call.
-    bases = (type(request), _Request)
-    request.__class__ = type("Failing", bases, {})
-    info = info_of(error)
-    info.type = exception
-    request.on_failure(info)
-    (failure,) = desk.failures
-    assert (failure.exception, failure.is_wanted, failure.delay) == (exception, is_wanted, delay)
-    assert failure.reason == reason
-    assert desk.rejected == [("h", True)]
-    assert failure.cause == ("asked by task" if is_wanted else "failed")
-
-
-@pytest.mark.parametrize(("soft", "exception"), [(False, TimeLimitExceeded), (True, None)])
-def test_a_request_passes_on_that_its_task_ran_out_of_time(
-    desk: RequestHarness, soft: bool, exception: type | None
-) -> None:
-    class Base(_Request):
-        def on_timeout(self, soft: bool, timeout: float) -> None:
-            self.reject(requeue=True)  # type: ignore[attr-defined]
-
-    request = desk.receive()
-    request.__class__ = type("Timing", (type(request), Base), {})
-    request.on_timeout(soft, 3.0)
-    (failure,) = desk.failures
-    assert failure.exception is exception

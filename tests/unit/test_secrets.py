@@ -21,7 +21,7 @@ from celery import Celery
 
 import celery_sqs_heartbeat
 from celery_sqs_heartbeat.cli.broker import Broker
-from celery_sqs_heartbeat.leases.events import Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.binding import Heartbeat
@@ -173,22 +173,6 @@ def test_the_classes_that_hold_secrets_are_among_them() -> None:
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
 def test_a_value_does_not_show_its_secrets(cls: type) -> None:
     assert SECRET not in repr(planted(cls)), "hide it by field(repr=False), or add it to PLAIN"
-
-
-def test_a_real_call_shows_no_handle() -> None:
-    lease = Lease(
-        queue_url="https://sqs/1/q",
-        message_id="m",
-        terms=LeaseTerms.of(30),
-        held_since=0.0,
-        receipt_handle=SECRET,
-        more_handles=(SECRET,),
-    )
-    entry = Entry(lease, SECRET, Action.EXTEND, 30)
-    call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), 0.0)
-    shown = f"{lease} {call!r} {Answer(call, entry, Outcome.DONE)}"
-    assert SECRET not in shown
-    assert "message_id='m'" in shown
 
 
 def test_an_error_that_quotes_a_handle_is_logged_without_it(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +16,10 @@ from celery_sqs_heartbeat import NoLease, SqsHeartbeatError
 from celery_sqs_heartbeat.current import sharing
 from celery_sqs_heartbeat.current.sharing import VARIABLE, shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import Mark, key_of
-from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from tests.support.leases import lease_of
 from tests.support.seated import share_board
 from tests.support.workers import ROOT
 
-#: How often a record is read while it is changed as fast as possible.
-READS = 20_000
 READ = """
 from celery_sqs_heartbeat.current.table import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
@@ -166,62 +161,3 @@ def test_a_worker_that_can_not_share_a_table_is_refused_with_a_way_out(
     monkeypatch.setenv(VARIABLE, "/gone")
     with pytest.raises(NoLease, match=r"can't be read: .*gone"):
         shared_table()
-
-
-FORK = """
-import os
-from celery_sqs_heartbeat.current.table import key_of
-from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
-from tests.support.seated import share_board
-from tests.support.leases import lease_of
-
-board = share_board(8)
-begin, go = os.pipe()
-child = os.fork()
-if not child:
-    os.read(begin, 1)
-    unshare_table()  # It is not the child's to take back.
-    print(shared_table().read(key_of("after the fork")).expires_at, flush=True)
-    os._exit(0)
-board.show(lease_of("after the fork", expires_at=42.5))
-os.write(go, b".")
-os.waitpid(child, 0)
-"""
-
-
-def test_a_forked_child_sees_what_is_shown_after_the_fork() -> None:
-    assert run(FORK).communicate()[0] == "42.5\n"
-
-
-HAMMERED = """
-import sys
-from celery_sqs_heartbeat.current.table import key_of
-from celery_sqs_heartbeat.current.sharing import shared_table
-
-table, key, seen, reads = shared_table(), key_of("a"), set(), 0
-while reads < int(sys.argv[1]) or len(seen) < 3:
-    mark, expires_at, visibility_timeout, threshold, *_ = table.read(key)
-    assert (visibility_timeout, threshold) == (expires_at // 2, expires_at / 4), expires_at
-    assert mark.name == ("LOST" if expires_at % 2 else "HELD"), expires_at
-    seen.add(expires_at)
-    reads += 1
-"""
-
-
-def test_a_process_that_reads_while_another_writes_never_sees_half_a_record() -> None:
-    board = share_board(8)
-    lease = lease_of("a")
-
-    def change(number: int) -> None:
-        lease.expires_at = float(number)
-        lease.terms = replace(lease.terms, visibility_timeout=number // 2, threshold=number / 4)
-        lease.status = LeaseStatus.LOST if number % 2 else LeaseStatus.OWNED
-        board.show(lease)
-
-    change(0)
-    with run(HAMMERED, str(READS)) as reader:
-        for number in itertools.count(1):
-            change(number)
-            if number % 1_000 == 0 and reader.poll() is not None:
-                break
-    assert reader.returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import http.client
 import json
 import threading
@@ -202,20 +201,6 @@ def test_unknown_parameters_are_ignored(server: SimulatedServer, lease: dict[str
     assert ask(server, "POST /", {**lease, "Newer": 1}, "AmazonSQS.DeleteMessage") == (200, {})
 
 
-def test_boto3_raises_the_exceptions_of_its_model(client: Any) -> None:
-    url = create(client)
-    exceptions = client.exceptions
-    with pytest.raises(exceptions.QueueNameExists):
-        create(client, VisibilityTimeout="7")
-    with pytest.raises(exceptions.InvalidAttributeName):
-        create(client, "other", Visibility="7")
-    with pytest.raises(exceptions.UnsupportedOperation):
-        client.tag_queue(QueueUrl=url, Tags={})
-    client.delete_queue(QueueUrl=url)
-    with pytest.raises(exceptions.QueueDoesNotExist):
-        client.delete_queue(QueueUrl=url)
-
-
 def test_bytes_are_returned_over_http_and_count_as_bytes(client: Any) -> None:
     """On the wire they are base64, which is a third longer."""
     url = create(client, MaximumMessageSize="1024")
@@ -264,22 +249,6 @@ def test_timestamps_and_the_date_of_answers_are_those_of_sqs(
     # In milliseconds, which are rounded.
     sent_at = int(answer["Messages"][0]["Attributes"]["SentTimestamp"]) / 1000
     assert int(before) <= sent_at <= after + 0.001
-
-
-def test_a_lease_lasts_for_twelve_hours_from_its_receive(
-    server: SimulatedServer, client: Any, lease: dict[str, str]
-) -> None:
-    """G "Visibility timeout": refused, not shortened, and extending does not reset it."""
-    extend = functools.partial(client.change_message_visibility, VisibilityTimeout=HOUR)
-    for _ in range(11):
-        extend(**lease)
-        server.advance(HOUR - 1)
-    with pytest.raises(ClientError, match="beyond the limit"):
-        extend(**lease, VisibilityTimeout=HOUR + 60)
-    assert "Messages" not in client.receive_message(QueueUrl=lease["QueueUrl"])
-    server.advance(2)
-    (message,) = client.receive_message(QueueUrl=lease["QueueUrl"])["Messages"]
-    extend(QueueUrl=lease["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
 
 
 @pytest.mark.parametrize("cause", ["jump", "release", "purge and send", "stop"])

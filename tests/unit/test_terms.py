@@ -170,16 +170,6 @@ def test_attributes_that_can_no_longer_be_read_stay_unchanged() -> None:
     assert terms.asked("q", URL) == 60
 
 
-def test_a_timeout_that_becomes_known_while_consuming_is_clamped_too(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    terms = Terms(None, threshold=20)
-    terms.admit("q", URL)
-    assert terms.change(15)
-    assert terms.in_force() == (15, 5, 43_195)
-    assert "threshold=20 must be below" in caplog.text
-
-
 def test_settings_are_not_checked_against_a_timeout_that_was_not_read() -> None:
     terms = Terms(None, threshold=52)
     # 30 s are assumed, and the threshold would not fit them.

@@ -14,11 +14,9 @@ from click.testing import CliRunner
 from tests import running, versions
 from tests.acceptance.lateness import late_extensions
 from tests.support import interpreters
-from tests.support.describing import describe_calls, rerun_command
 from tests.support.markdown import ROOT
 from tests.support.recording import Call
 from tests.support.releases import CHANGE
-from tests.support.stalls import Stall, stood_still
 
 #: An orphan that uses half a second of CPU, while its parent fails.
 ORPHAN = """
@@ -146,45 +144,6 @@ def test_each_environment_has_a_line_and_none_is_left_out_because_its_python_is_
 def call(operation: str, at: float, **more: Any) -> Call:
     fields: dict[str, Any] = {"body": {}, "answered_at": at + 0.5, "status": 200, **more}
     return Call(operation=operation, started_at=at, forwarded_at=at, **fields)
-
-
-def test_the_calls_of_a_failed_test_are_described_by_message_and_receive() -> None:
-    message = {
-        "MessageId": "0123456789",
-        "ReceiptHandle": "h1",
-        "Attributes": {"ApproximateReceiveCount": "2"},
-    }
-    deletes = [{"Id": "0", "ReceiptHandle": "h1"}, {"Id": "1", "ReceiptHandle": "a-long-handle"}]
-    failed = {"Failed": [{"Id": "1", "Code": "ReceiptHandleIsInvalid"}]}
-    described = describe_calls(
-        [
-            call("ReceiveMessage", 10, answer={"Messages": [message]}),
-            call("ReceiveMessage", 10.5, answer={}),
-            call("DeleteMessageBatch", 12, body={"Entries": deletes}, answer=failed),
-            call("ReceiveMessage", 13, status=None, answered_at=None),
-        ]
-    )
-    assert described.splitlines() == [
-        "    0.000 ReceiveMessage: 01234567, receive 2 (200 after 0.500 s)",
-        "    2.000 DeleteMessageBatch: 01234567, receive 2 (200 after 0.500 s)",
-        "    2.000 DeleteMessageBatch: handle a-long-h: ReceiptHandleIsInvalid (200 after 0.500 s)",
-        "    3.000 ReceiveMessage: (not answered)",
-    ]
-    assert rerun_command("tests/x.py::test_y[a b]").endswith(" -m pytest 'tests/x.py::test_y[a b]'")
-
-
-@pytest.mark.parametrize(
-    ("stalls", "expected"),
-    [
-        ([Stall(15, 2)], 2),
-        pytest.param([Stall(11, 4), Stall(22, 4)], 3, id="over both ends"),
-        pytest.param([Stall(16, 2), Stall(15, 3)], 4, id="overlapping"),
-    ],
-)
-def test_time_in_which_several_processes_are_stalled_counts_once(
-    stalls: list[Stall], expected: float
-) -> None:
-    assert stood_still(stalls, 10, 20) == expected
 
 
 @pytest.mark.parametrize(

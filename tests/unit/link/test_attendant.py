@@ -352,17 +352,6 @@ def test_a_new_keeper_gets_all_leases_as_fast_as_it_reads_them(attended: Attende
     attended.clock.stopped_at = None
 
 
-def test_every_second_is_called_once_a_second(attended: Attended) -> None:
-    attended.next_child(1)
-    wait_until(lambda: attended.seconds)
-    began = attended.clock.stopped_at = attended.clock()
-    seconds = attended.seconds
-    for passed in (1, 2):
-        attended.clock.stopped_at = began + 1.1 * passed
-        wait_until(lambda passed=passed: attended.seconds == seconds + passed)
-    attended.clock.stopped_at = None
-
-
 # -- The end -------------------------------------------------------------------------------------
 
 

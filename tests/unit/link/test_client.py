@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import signal
-import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,7 +18,6 @@ from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.support.leases import lease_of
 from tests.support.linked import CHANNEL, Queue
-from tests.support.waiting import PATIENCE
 from tests.unit.link.ends import QUEUE, TERMS, Ends
 from tests.unit.link.pairs import Pair, in_child
 
@@ -154,35 +152,7 @@ def test_a_message_that_lacks_fields_is_not_ignored(ends: Ends, message: list[An
     assert not ends.elsewhere.end.take(message)
 
 
-def test_orders_about_receiving_are_handled(ends: Ends) -> None:
-    reception = Mock()
-    ends.elsewhere.end._reception = reception
-    for order in (messages.consume(3, [queue("q")]), ["cancel", 3, "q"], ["close", 3], ["end"]):
-        assert ends.elsewhere.end.take([*order])
-    ((channel, queues),) = [each.args for each in reception.consume.mock_calls]
-    assert (channel, list(queues)) == (3, [queue("q")])
-    assert reception.mock_calls[1:] == [call.cancel(3, "q"), call.close(3), call.end()]
-
-
 # -- Threads, handlers, processes ----------------------------------------------------------------
-
-
-def test_threads_may_use_it_at_the_same_time(ends: Ends) -> None:
-    def use(name: str) -> None:
-        for number in range(1, 51):
-            assert ends.worker.note_start(f"{name}{number}")
-            assert ends.worker.done(f"{name}{number}")
-
-    for name in "abcd":
-        ends.play(f"receive {name}1..{name}50")
-    threads = [threading.Thread(target=use, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert ends.worker.ending == 200
-    kinds = [each[0] for each in ends.elsewhere.inbox.messages]
-    assert (kinds.count("started"), kinds.count("done")) == (200, 200)
 
 
 @pytest.fixture

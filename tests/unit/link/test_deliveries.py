@@ -107,12 +107,6 @@ def test_messages_arrive_as_they_were_sent(used: Ends, sent: list[dict[str, Any]
     assert used.read(len(sent)) == [([number, "q"], each) for number, each in enumerate(sent)]
 
 
-def test_ten_messages_of_the_largest_size_arrive_together(ends: Ends) -> None:
-    sent = [message_of(chr(ord("a") + number) * LARGEST) for number in range(10)]
-    assert not ends.send(*sent)
-    assert [message for _, message in ends.read(10)] == sent
-
-
 def test_what_is_sent_to_a_full_socket_follows_in_order_when_the_worker_reads(ends: Ends) -> None:
     sent = 0
     while ends.send(message_of(str(sent) + "x" * 10_000)):
@@ -164,14 +158,6 @@ def rooms(outlet: Outlet) -> list[tuple[int, int, int]]:
     while wait_readable([outlet._socket.fileno()], 0):
         assert outlet.read_rooms(lambda *room: found.append(room))
     return found
-
-
-def test_the_room_of_each_channel_arrives(ends: Ends) -> None:
-    assert ends.inlet.allow(1, 3, 10, 4)
-    assert ends.inlet.allow(1, 4, -2, 0)
-    assert ends.inlet.allow(1, 3, (1 << 63) - 1, 4)
-    # Only the last word on a channel counts.
-    assert rooms(ends.outlet) == [(3, (1 << 63) - 1, 4), (4, -2, 0)]
 
 
 def test_room_for_another_keeper_is_dropped(ends: Ends) -> None:

@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import Observed
-from tests.support.waiting import PATIENCE
 from tests.unit.observe.happening import event, one_of_each
 
 
@@ -165,29 +164,6 @@ def test_gauges_are_read_when_they_are_scraped() -> None:
         scene.keeper.let_expire(handle)
     # A queue that is empty again has the value 0. Without a value, alerts on it would never end.
     assert value(metrics, "in_flight_messages", queue="orders") == 0
-
-
-def test_groups_and_messages_behind_are_counted_only_on_fifo_queues() -> None:
-    scene = Observed()
-    scene.receive("a")
-    handles = [scene.receive_in_order("A17", number) for number in range(3)]
-    scene.receive_in_order("B4", 7)
-    names = ("message_groups", "messages_behind", "stopped_groups")
-
-    def values(queue: str) -> list[float | None]:
-        return [value(scene.metrics, name, queue=queue) for name in names]
-
-    assert values("orders.fifo") == [2, 2, 0]
-    assert values("orders") == [None, None, None]
-    scene.keeper.release(handles[0], 40, cause="failed")
-    assert values("orders.fifo") == [2, 0, 0]
-    scene.keeper.start()
-    assert scene.keeper.flush(PATIENCE)
-    assert values("orders.fifo") == [1, 0, 1]
-    scene.keeper.stop()
-    assert value(scene.metrics, "group_stops_total", queue="orders.fifo", cause="failed") == 1
-    assert value(scene.metrics, "group_stops_total", cause="group stopped") is None
-    assert value(scene.metrics, "releases_total", cause="group stopped") == 2
 
 
 def test_workers_of_one_process_do_not_clash_and_can_share_a_registry() -> None:

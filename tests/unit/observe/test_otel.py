@@ -106,16 +106,6 @@ def one(exporter: InMemorySpanExporter) -> ReadableSpan:
     return span
 
 
-@pytest.mark.parametrize("traceparent_of", [None, lambda event: None])
-def test_a_message_without_a_trace_gets_no_span(
-    exporter: InMemorySpanExporter, traceparent_of: Any
-) -> None:
-    observer = OtelObserver(traceparent_of)
-    for each in one_of_each():
-        observer(each)
-    assert exporter.get_finished_spans() == ()
-
-
 def test_a_broken_traceparent_begins_a_new_trace(exporter: InMemorySpanExporter) -> None:
     OtelObserver(lambda event: "nonsense")(event(EventKind.LEASE_EXTENDED))
     assert one(exporter).parent is None
