@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -142,20 +141,6 @@ def test_a_failed_message_becomes_visible_after_the_release_delay(
     assert max(0, expected - 25) <= released <= expected
 
 
-def test_a_release_delay_that_raises_keeps_no_message(world: World) -> None:
-    def fail(_: int) -> float:
-        raise KeyError
-
-    url = world.sent("a")
-    with (
-        world.keeper(url, release_delay=fail) as keeper,
-        pytest.raises(KeyError),
-        next(keeper.messages()),
-    ):
-        raise LookupError
-    assert world.visible(url) == 1
-
-
 def test_a_message_may_be_released_or_deleted_before_its_block_ends(world: World) -> None:
     url = world.sent("later")
     with world.keeper(url) as keeper:
@@ -279,27 +264,6 @@ def test_message_groups_are_processed_in_order_although_the_observer_and_a_messa
     assert [body for body in order if body[0] == "b"] == ["b1", "b2"]
     assert world.left(url) == 0
     assert "an observer failed on message-deleted" in caplog.text
-
-
-def test_what_the_last_poll_brings_is_released(world: World) -> None:
-    arrived, go_on = threading.Event(), threading.Event()
-
-    def hold_back(body: Any, forward: Any) -> Any:
-        answer = forward(body)
-        if answer.payload.get("Messages"):
-            arrived.set()
-            go_on.wait(PATIENCE)
-        return answer
-
-    world.proxy.rule("ReceiveMessage", hold_back)
-    url = world.sent("a")
-    with world.keeper(url) as keeper, ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(list, keeper.messages())
-        assert arrived.wait(PATIENCE)
-        keeper.stop()
-        assert ended.result(PATIENCE) == []
-        go_on.set()
-    assert world.visible(url) == 1
 
 
 def test_closing_waits_for_blocks_that_run(world: World) -> None:

@@ -173,21 +173,6 @@ def test_calls_share_a_connection_also_after_a_refusal(server: Server) -> None:
     assert connections_of(server) == [1] * 6
 
 
-@pytest.mark.parametrize("where", ["environment", "configuration"])
-def test_calls_use_the_proxy(server: Server, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    proxy, given = f"http://127.0.0.1:{server.port}", {}
-    if where == "environment":
-        monkeypatch.setenv("HTTP_PROXY", proxy)
-        monkeypatch.setenv("NO_PROXY", "other.example")
-    else:
-        given = {"client_config": {"proxies": {"http": proxy}}}
-    answered = client_of(server, endpoint_url="http://sqs.example:81", **given)
-    for _ in range(2):
-        assert answered.send() == [Outcome.DONE] * 2
-    assert answered.made_by_boto3 == 1
-    assert [line for _, line in server.requests] == [b"POST http://sqs.example:81/ HTTP/1.1"] * 2
-
-
 @pytest.mark.parametrize("by_boto3", [False, True])
 def test_a_connection_that_the_server_has_closed_fails_no_call(
     server: Server, by_boto3: bool
@@ -218,18 +203,6 @@ def test_a_call_without_an_answer_is_unknown_and_the_next_has_another_connection
     server.behave = confirm
     assert answered.send() == [Outcome.DONE] * 2
     assert connections_of(server) == [1, 1, 2]
-
-
-@pytest.mark.parametrize("by_boto3", [False, True])
-def test_a_call_whose_answer_takes_too_long_is_unknown(server: Server, by_boto3: bool) -> None:
-    answered = client_of(server, by_boto3=by_boto3, client_config={"read_timeout": 1})
-    # Where the machine stalls, calls with an answer time out, too.
-    wait_until(lambda: answered.send() == [Outcome.DONE] * 2)
-    sent, arrived = len(answered.requests), len(server.requests)
-    server.behave = lambda connection: None
-    assert answered.send() == [Outcome.UNKNOWN] * 2
-    wait_until(lambda: len(server.requests) > arrived)
-    assert len(answered.requests) - sent == 1
 
 
 @pytest.mark.parametrize("by_boto3", [False, True])

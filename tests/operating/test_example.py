@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -23,7 +22,6 @@ from tests.support.markdown import ROOT, blocks, commands
 from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web import direct_session
-from tests.support.workers import SAFE_ENV
 
 FOLDER = ROOT / "example_project"
 DEPLOY = FOLDER / "deploy"
@@ -144,34 +142,6 @@ def test_all_platforms_start_the_same_worker_and_end_it_the_same_way() -> None:
     assert unit["KillMode"] == "mixed"
     assert int(unit["TimeoutStopSec"]) == LONGEST_END
     assert pod("worker.yaml")["terminationGracePeriodSeconds"] == LONGEST_END
-
-
-def test_the_pods_name_only_what_is_there_and_their_site_can_start() -> None:
-    manifests = yaml.safe_load_all((DEPLOY / "kubernetes" / "shared.yaml").read_text())
-    shared = {(each["kind"], each["metadata"]["name"]) for each in manifests}
-    sources = "".join(path.read_text() for path in FOLDER.glob("*/*.py"))
-    read = set(re.findall(r'os\.environ\.get\(\s*"(\w+)"', sources)) | {"AWS_DEFAULT_REGION"}
-    for name in ("worker.yaml", "site.yaml"):
-        spec = pod(name)
-        (container,) = spec["containers"]
-        assert ("ServiceAccount", spec["serviceAccountName"]) in shared
-        claims = [each.get("persistentVolumeClaim") for each in spec["volumes"]]
-        (claim,) = filter(None, claims)
-        assert ("PersistentVolumeClaim", claim["claimName"]) in shared
-        mounts = {mount["name"] for mount in container["volumeMounts"]}
-        assert mounts == {volume["name"] for volume in spec["volumes"]}
-        assert spec["securityContext"]["runAsUser"] == 10001
-        assert {variable["name"] for variable in container["env"]} <= read
-    program, *arguments = container["args"]
-    done = subprocess.run(
-        [sys.executable, "-m", program, "--check-config", *arguments],
-        cwd=FOLDER,
-        env={**os.environ, **SAFE_ENV, "DJANGO_SECRET_KEY": "testing"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The tools by which `make` judges the tests can fail: a group, a Python, a late extension."""
+"""The tools by which `make` judges can fail: a group, a Python, a late extension, a size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests import running, versions
+from tests import running, size, versions
 from tests.acceptance.lateness import late_extensions
 from tests.support import interpreters
 from tests.support.markdown import ROOT
@@ -165,3 +165,28 @@ def test_an_extension_is_late_if_its_lease_had_expired_and_nothing_was_stalled(
         answer = {"answered_at": at + answered_after, "answer": {"Successful": [{"Id": "1"}]}}
         calls.append(call(CHANGE, at, body={"Entries": [entry]}, **answer))
     assert late_extensions(calls, 4, []) == late
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "said"),
+    [
+        ("LIMITS", {"core": (1, 10**6)}, "core has .* files, .* above its limit"),
+        ("LIMITS", {"core": (10**6, 1)}, "core has .* lines, .* above its limit"),
+        ("LIMITS", {"core": (10**6, 10**6)}, "core has only .* lines: lower the limit"),
+        ("LONGEST_FILE", 10, "step.py has .* at most 10 are allowed"),
+        ("MEAN_COMPLEXITY", 1.0, "a complexity of .* at most 1.0"),
+        ("ASSET_LINES", 1, "the assets have .* at most 1 "),
+    ],
+)
+def test_a_size_out_of_its_limits_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: object, said: str
+) -> None:
+    monkeypatch.setattr(size, name, limit)
+    with pytest.raises(SystemExit, match=said):
+        size.main()
+
+
+def test_the_core_is_what_a_worker_loads_at_once_or_late() -> None:
+    core = {path.relative_to(size.PACKAGE).as_posix() for path in size.core()}
+    assert {"worker/step.py", "keeper/__main__.py", "observe/otel.py"} <= core
+    assert not {path for path in core if path.startswith(("pipeline/", "cli/", "testing/"))}
