@@ -39,33 +39,10 @@ def send(scene: Scene, task: str, count: int = FULL) -> None:
         scene.send(task, key)
 
 
-def wait_for_polls(scene: Scene, count: int) -> None:
-    """Return once workers have polled the queue so often again."""
-    polls = len(scene.calls("ReceiveMessage"))
-    scene.wait_until(lambda: len(scene.calls("ReceiveMessage")) >= polls + count)
-
-
 def start(scene: Scene, orders: bool = False) -> ProcessWorker:
     """Start a worker that has room for a batch while it runs one. Only full batches run."""
     room = ["-c", "1", "--prefetch-multiplier", "20"]
     return scene.worker(*room, orders=orders, env={"PROJ_BATCHES": "3600"})
-
-
-def test_a_warm_shutdown_lets_a_batch_finish(new_scene: NewScene) -> None:
-    scene = new_scene(attributes=LONG)
-    first = start(scene)
-    send(scene, "batch_hold")
-    scene.wait_for_notes("start", FULL)
-    start(scene)
-    first.kill("SIGTERM")
-    first.wait_for_log("Warm shutdown")
-    # The second worker would receive messages that were released.
-    wait_for_polls(scene, 10)
-    scene.let_end("batch")
-    assert first.wait_for_exit(PATIENCE) == 0
-    scene.wait_until_empty()
-    assert sorted(receives(scene)) == sorted(set(receives(scene)))
-    assert scene.keys("start") == scene.keys("end") == keys(FULL)
 
 
 def test_a_warm_shutdown_immediately_releases_messages_that_wait_for_a_full_batch(

@@ -22,8 +22,8 @@ from celery.worker.state import Persistent
 from kombu import VERSION
 
 from tests.acceptance import foreign
-from tests.acceptance.ends import ENDS, GREEN_ENDS
 from tests.acceptance.processes import is_zombie, living
+from tests.acceptance.proj import ENDS, GREEN_ENDS
 from tests.acceptance.record import (
     CHANGE,
     DEAD_POLL,

@@ -168,3 +168,26 @@ def test_a_task_that_is_due_later_is_not_held_and_starts_within_one_poll_of_its_
     empty = [call for call in answers if not (call.answer or {}).get("Messages")]
     late = [each for each in empty if visible_at < each.started_at < received_at]
     assert [each for each in late if (each.answered_at or 0.0) < received_at] == []
+
+
+def test_no_lease_expires_when_a_firewall_forgets_the_connections_of_a_keeper(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=SHORT)
+    worker = scene.worker("-c", "1", "-P", "threads", conf={"sqs_heartbeat_threshold": 10})
+    scene.send("hold", "a")
+
+    def extensions() -> int:
+        return sum(call.status == 200 for call in scene.calls(CHANGE))
+
+    for count in (2, 4):
+        # boto3 has made one of the two before, and has a connection of its own.
+        scene.wait_until(lambda count=count: extensions() >= count)
+        scene.proxy.forget_connections()
+        scene.client.close()
+    scene.wait_until(lambda: extensions() >= 6)
+    assert scene.late_extensions() == []
+    scene.let_end("a")
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
+    assert "lease-expired" not in worker.logs()

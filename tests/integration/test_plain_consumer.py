@@ -31,7 +31,7 @@ from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.testing import SimulatedServer
-from tests.support.faults import deny, fail, fail_entries
+from tests.support.faults import fail, fail_entries
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -280,18 +280,6 @@ def test_closing_waits_for_blocks_that_run(world: World) -> None:
     assert world.left(url) == 0
 
 
-def test_a_close_that_takes_too_long_says_so(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.proxy.rule("DeleteMessageBatch", deny())
-    url = world.sent("a")
-    keeper = world.keeper(url)
-    with next(keeper.messages()):
-        pass
-    assert not keeper.close(0.2)
-    assert caplog.text.count("the delete or release of 1 message") == 1
-
-
 def test_a_message_received_again_while_it_is_processed_is_not_processed_twice(
     world: World,
 ) -> None:
@@ -345,35 +333,6 @@ def test_an_asyncio_program_iterates_over_several_queues_and_ends(world: World, 
     asyncio.run(main())
     assert seen == dict(zip(urls, "abc", strict=True))
     assert sum(map(world.left, urls)) == 0
-
-
-def test_a_cancelled_block_releases_its_message_at_once(world: World) -> None:
-    url = world.sent("a")
-
-    async def main() -> None:
-        async with world.keeper(url, release_delay=60) as keeper:
-            message = await anext_of(keeper)
-            begun = asyncio.Event()
-
-            async def process() -> None:
-                async with message:
-                    begun.set()
-                    await asyncio.sleep(PATIENCE)
-
-            task = asyncio.create_task(process())
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-    assert world.visible(url) == 1
-
-
-async def anext_of(keeper: LeaseKeeper) -> Message:
-    async for message in keeper.messages():
-        return message
-    raise AssertionError("no message")
 
 
 PROGRAM = """

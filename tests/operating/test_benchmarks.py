@@ -5,25 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.__main__ import BASELINE, PAGE
-from benchmarks.frame import baseline, page
-from benchmarks.frame.part import Findings, Part, Spread, Table, digits
 from benchmarks.parts import PARTS
 from benchmarks.throughput.windows import percentile, tasks_per_second
 from demo.ledger import Event, after_a_kill, duplicates, executions, mean_delay, succeeded
 from tests.support.markdown import ROOT
-
-FINDINGS = Findings(
-    tables=[Table("Rates", ("", "ours"), [["10 ms", "1.6"]])],
-    ratios={"ours to theirs": [1.0, 3.0, 2.0]},
-    notes=["A note."],
-)
-PART = Part("a", "Calls", "Ours beside theirs.", lambda size: FINDINGS)
 
 
 def test_a_rate_counts_whole_cycles_from_one_receive_to_another() -> None:
@@ -33,40 +23,6 @@ def test_a_rate_counts_whole_cycles_from_one_receive_to_another() -> None:
     assert tasks_per_second([(10.0, 1), (11.0, 0)], [(10.5, 1)]) == 0
     samples = [float(each) for each in range(100, 0, -1)]
     assert [percentile(samples, share) for share in (0, 0.5, 0.99, 0.991)] == [1, 50, 99, 100]
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "has_moved"),
-    [
-        ([1.0, 1.1, 1.2], [1.15, 1.25, 1.4], True),
-        ([1.0, 1.1, 1.2], [0.5, 0.6, 2.0], False),
-    ],
-)
-def test_a_ratio_has_moved_if_each_median_is_outside_the_other_range(
-    before: list[float], now: list[float], *, has_moved: bool
-) -> None:
-    moved = baseline.moves({"p: r": Spread.of(before)}, {"p: r": Spread.of(now)})
-    assert bool(moved) is has_moved
-
-
-def test_a_part_replaces_its_own_section_of_the_page_and_its_own_baseline(tmp_path: Path) -> None:
-    path, kept = tmp_path / "performance.md", tmp_path / "baseline.json"
-    path.write_text("# P\n<!-- a -->\nold\n<!-- end of a -->\n<!-- b -->kept<!-- end of b -->\n")
-    page.write(path, PART, FINDINGS, "2026-01-01, a machine")
-    text = path.read_text()
-    assert "old" not in text
-    for shown in ("| 10 ms | 1.6 |", "`make bench PART=a`, 2026-01-01, a machine.", "-->kept<!--"):
-        assert shown in text
-    for name, ratio in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
-        known = baseline.load(kept) if kept.exists() else {}
-        baseline.keep(kept, known, baseline.spreads(name, {"r": [ratio]}), name)
-    assert {name: each.median for name, each in baseline.load(kept).items()} == {
-        "a: r": 3.0,
-        "b: r": 2.0,
-    }
-    assert [digits(each) for each in (0, 0.01234, 1.614, 1614.2)] == ["0", "0.012", "1.61", "1,614"]
-    text = (ROOT / "docs/performance.md").read_text()
-    assert [name for name in PARTS if f"<!-- {name} -->" not in text] == []
 
 
 def lines(notes: str) -> list[str]:

@@ -139,18 +139,6 @@ def test_all_mentions_of_the_repository_agree_with_pyproject() -> None:
     assert [(path, address) for path, address in found if address != HOME] == []
 
 
-def test_the_package_names_its_repository_tracker_and_security_policy() -> None:
-    assert set(URLS) == {"Repository", "Documentation", "Changelog", "Issues", "Security"}
-    assert URLS["Issues"] == f"{HOME}/issues"
-    for url in URLS.values():
-        assert url == HOME or url.startswith(f"{HOME}/")
-
-
-@pytest.mark.parametrize("name", ["Documentation", "Changelog"])
-def test_the_files_that_the_addresses_name_exist(name: str) -> None:
-    assert (ROOT / re.split(r"/(?:tree|blob)/main/", URLS[name])[1]).exists()
-
-
 @pytest.mark.parametrize("document", ["SECURITY.md", "docs/security.md"])
 def test_a_vulnerability_is_reported_privately(document: str) -> None:
     assert f"({HOME}/security/advisories/new)" in (ROOT / document).read_text(encoding="utf-8")

@@ -62,11 +62,9 @@ def test_a_task_knows_its_message_and_how_its_lease_counts_down_and_grows(
     [
         (5, [], True),
         (4.9, [], False),
-        (20, [20], True),
         (20, [20.5], False),
         (0.1, [0], True),
         (0, [0], False),
-        (-1, [0], False),
     ],
 )
 def test_a_lease_is_valid_if_it_has_the_requested_time_left(
@@ -150,7 +148,6 @@ def test_the_requested_time_must_be_a_finite_number(
         ({"MessageGroupId": "A17", "SequenceNumber": "0188"}, "A17", "0188"),
         ({"MessageGroupId": "", "SequenceNumber": ""}, None, None),
         ({"MessageGroupId": 17, "SequenceNumber": 188}, None, None),
-        ({"MessageGroupId": None, "SequenceNumber": "1e3"}, None, None),
         ({"SequenceNumber": "\u0661\u00b2"}, None, None),
         (None, None, None),
     ],

@@ -320,22 +320,11 @@ def test_ecs_takes_the_task_definition_and_names_are_the_same_throughout_a_page(
     assert container["linuxParameters"] == {"initProcessEnabled": True}
     (override,) = json.loads(blocks(page_of("ecs"), "json")[1])["containerOverrides"]
     assert override["name"] == container["name"]
-    (tail,) = (command for command in commands(page_of("ecs")) if "logs tail" in command)
-    assert shlex.split(tail)[3] == container["logConfiguration"]["options"]["awslogs-group"]
 
-    spec, account = pod(), manifests()["ServiceAccount"]["metadata"]
-    role = account["annotations"]["eks.amazonaws.com/role-arn"]
-    (line,) = (each for each in lines_of(page_of("eks")) if "create-pod-identity-assoc" in each)
-    words = shlex.split(line)
-    given = dict(zip(words[3::2], words[4::2], strict=True))
-    assert spec["serviceAccountName"] == account["name"] == given["--service-account"]
-    assert given["--role-arn"] == role
-    deployment = manifests()["Deployment"]
+    deployment, account = manifests()["Deployment"], manifests()["ServiceAccount"]["metadata"]
+    assert pod()["serviceAccountName"] == account["name"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == labels
-    (container,) = spec["containers"]
-    volumes = [[each["name"] for each in of] for of in (spec["volumes"], container["volumeMounts"])]
-    assert volumes[0] == volumes[1]
     name = f"deploy/{deployment['metadata']['name']} "
     assert all(name in f"{each} " for each in commands(page_of("eks")) if "kubectl" in each)
 

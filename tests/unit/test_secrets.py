@@ -31,33 +31,17 @@ PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
 
 #: Fields that hold no secret, whatever their type allows. One that is neither here nor below is
 #: taken for one that does: a new one has to hide, or be named.
-PLAIN = {
-    *("sqs_name", "segments", "first", "span"),
-    *(
-        "queue",
-        "queue_url",
-        "url",
-        "lease_url",
-        "message_id",
-        "task",
-        "task_id",
-        "name",
-        "arn",
-        "id",
-        "what",
-    ),
-    *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
-    *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
-    *("group", "sequence_number", "grp", "sn"),
-    *("cause", "reason", "fault", "faults", "option_faults", "creation_faults"),
-    *("dead_letters", "versions", "wakeup"),
-    *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
-    *("labels", "known", "buckets", "content_type", "default", "events"),
-    *("fifo", "fifo_batch", "fifo_retry"),
-    *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
-    *("wait_time", "polling_interval", "created_timeout"),
-    "wid",
-}
+PLAIN = frozenset(
+    re.findall(
+        r"\w+",
+        "account acks_on_failure arn boot bucket buckets cause content_type "
+        "created_timeout creation_faults dead_letters deduplication_id endpoint_url events "
+        "fault faults fifo fifo_retry fix group group_id help host id journal kind known "
+        "labels lease_url meaning message_id name node on_lost option_faults own_transport "
+        "pool prefix queue queue_url reason region release_delay sequence_number setting "
+        "sqs_name status task task_id title transport type unit url value versions why wid",
+    )
+)
 #: The same for ambiguous names.
 PLAIN_OF_CLASS = {
     # SQS's answers to requests for URLs and attributes.
@@ -65,10 +49,8 @@ PLAIN_OF_CLASS = {
     ("QueueFacts", "attributes"),
     # The status page shows this to everyone who has its token.
     ("PageAnswer", "payload"),
-    # A message's id.
-    ("_Wanted", "message"),
-    # By the names of tasks, and names of attributes.
-    *(("ConsumedQueue", name) for name in ("task_terms", "attributes")),
+    # Names of attributes.
+    ("ConsumedQueue", "attributes"),
     # A metric's name, and an attribute's.
     ("Measurement", "metric"),
     ("Field", "attribute"),
@@ -77,12 +59,6 @@ PLAIN_OF_CLASS = {
     # An option's or a setting's name.
     ("Target", "origin"),
     ("Response", "body"),
-    ("Reply", "headers"),
-    # Names in the source of Celery and kombu, and our texts about them.
-    *(
-        ("Need", name)
-        for name in ("owner", "name", "why", "by", "call", "since", "instead", "only")
-    ),
     # The contents of task_routes.
     *(("SendingFacts", name) for name in ("groups", "deduplicated_routes")),
     # An object whose repr is its address.
@@ -93,8 +69,6 @@ PLAIN_OF_CLASS = {
     ("Settings", "session"),
     ("Hello", "session"),
     ("Hello", "identity"),
-    # Objects of this package.
-    *(("_Parts", name) for name in ("keeper", "queues", "attendant", "close_table")),
 }
 #: Types that hold no text from strangers.
 SAFE_TYPE = re.compile(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests import running, size, versions
+from tests import running, size
 from tests.acceptance.lateness import late_extensions
-from tests.support import interpreters
 from tests.support.markdown import ROOT
 from tests.support.recording import Call
 from tests.support.releases import CHANGE
@@ -27,14 +25,6 @@ sys.exit(5)
 """
 #: Leaves a process behind.
 STAYS = "import subprocess; subprocess.Popen(['sleep', '600'])"
-#: Fails the second time that it runs.
-SECOND_FAILS = """
-import pathlib, sys
-runs = pathlib.Path(sys.argv[-1])
-runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
-print("run", len(runs.read_text()))
-sys.exit(len(runs.read_text()) == 2)
-"""
 
 
 def run(*arguments: str | Path, code: str, left_seconds: float = 600.0) -> Any:
@@ -75,70 +65,6 @@ def test_a_group_has_its_commands_exit_code_and_the_cpu_of_orphans_beside_its_la
 def test_a_group_that_leaves_a_process_behind_fails(tmp_path: Path) -> None:
     done = run("run", "core", tmp_path, code=STAYS, left_seconds=0.2)
     assert (done.returncode, "sleep 600" in done.stderr) == (1, True), done.stderr
-
-
-def test_a_repeated_commands_failures_are_counted_and_its_output_is_kept(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    options = ["--times", "3", "--load", "1", "--stalls", "0.1", f"--logs={logs}"]
-    done = run("repeat", *options, tmp_path, code=SECOND_FAILS)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 of 3 failed"), done.stderr
-    assert [log.read_text() for log in sorted(logs.iterdir())] == ["run 1\n", "run 2\n", "run 3\n"]
-
-
-PYENV = 'case "$1" in versions) echo 3.99.1;; prefix) echo "${0%/*}/../$2";; esac'
-
-
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        ({}, None),
-        ({"path/python3.99": "echo 3.99"}, "path/python3.99"),
-        (
-            {
-                "path/python3.99": "echo 'not chosen' >&2; exit 127",
-                "path/pyenv": PYENV,
-                "3.99.1/bin/python3.99": "echo 3.99",
-            },
-            "path/../3.99.1/bin/python3.99",
-        ),
-        ({"path/uv": 'echo "${0%/*}/../uvs"', "uvs": "echo 3.99"}, "path/../uvs"),
-    ],
-)
-def test_a_python_is_found_where_it_runs_and_reports_its_version(
-    files: Mapping[str, str], found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, script in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    assert interpreters.find("3.99") == (found and str(tmp_path / found))
-
-
-@pytest.mark.parametrize(
-    ("here", "failing", "arguments", "lines", "exit_code"),
-    [
-        (["3.10", "3.12", "3.13"], [], [], ["oldest (Python 3.10): passed in 0 s"], 0),
-        (["3.10", "3.12"], [], [], ["newest (Python 3.11 because 3.13 is not here): passed"], 0),
-        (["3.10", "3.12"], ["oldest"], [], ["(Python 3.10): FAILED in 0 s", "(Python 3.12): p"], 1),
-        (["3.10", "3.12"], ["newest"], ["--only", "between"], ["between (Python 3.12): passed"], 0),
-    ],
-)
-def test_each_environment_has_a_line_and_none_is_left_out_because_its_python_is_missing(
-    here: list[str],
-    failing: list[str],
-    arguments: list[str],
-    lines: list[str],
-    exit_code: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(versions, "RUNNING", "3.11")
-    monkeypatch.setattr(versions, "find", lambda version: version if version in here else None)
-    monkeypatch.setattr(versions, "run", lambda row, python, arguments: row.name not in failing)
-    done = CliRunner().invoke(versions.main, arguments)
-    assert done.exit_code == exit_code
-    assert [line for line in lines if line not in done.output] == []
 
 
 def call(operation: str, at: float, **more: Any) -> Call:

@@ -211,6 +211,7 @@ def test_a_message_arrives_with_its_channel_and_queue(ends: Ends) -> None:
     assert message.message["MessageId"] == "m"
     assert message.lease is ends.worker.find("m")
     assert message.lease.terms == TERMS
+    assert [each.message_id for each in ends.worker.snapshot()] == ["m"]
     assert not ends.worker.pull()
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import signal
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.link import messages, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
@@ -152,38 +149,17 @@ def test_a_message_that_lacks_fields_is_not_ignored(ends: Ends, message: list[An
     assert not ends.elsewhere.end.take(message)
 
 
+def test_orders_about_receiving_are_handled(ends: Ends) -> None:
+    reception = Mock()
+    ends.elsewhere.end._reception = reception
+    for order in (messages.consume(3, [queue("q")]), ["cancel", 3, "q"], ["close", 3], ["end"]):
+        assert ends.elsewhere.end.take([*order])
+    ((channel, queues),) = [each.args for each in reception.consume.mock_calls]
+    assert (channel, list(queues)) == (3, [queue("q")])
+    assert reception.mock_calls[1:] == [call.cancel(3, "q"), call.close(3), call.end()]
+
+
 # -- Threads, handlers, processes ----------------------------------------------------------------
-
-
-@pytest.fixture
-def _usr1() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGUSR1)
-    yield
-    signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.usefixtures("_usr1")
-def test_a_signal_handler_is_deferred_until_the_change_is_made(ends: Ends) -> None:
-    worker, seen = ends.worker, list[Goal]()
-
-    class Interrupting(Queue):
-        def post(self, message: Any) -> None:
-            super().post(message)
-            if message[0] == "done":
-                signal.raise_signal(signal.SIGUSR1)
-
-    def handle(*_: Any) -> None:
-        if not worker.defer(lambda: signal.raise_signal(signal.SIGUSR1)):
-            lease = worker.find("b")
-            assert lease is not None
-            seen.append(lease.goal)
-            worker.release("b", 0, "worker stops")
-
-    signal.signal(signal.SIGUSR1, handle)
-    worker.attach(Interrupting(), ())  # type: ignore[arg-type]
-    ends.play("receive a; receive b; done a; is b goal=release")
-    assert seen == [Goal.HOLD]
-    assert not worker.defer(lambda: None)
 
 
 def test_in_a_forked_child_every_method_does_nothing(ends: Ends) -> None:
@@ -196,23 +172,17 @@ def test_in_a_forked_child_every_method_does_nothing(ends: Ends) -> None:
     def does_nothing() -> bool:
         # As the attendant has every forked child do.
         worker.leave_to_parent()
-        assert not worker.pull()
-        for say in (worker.done, worker.release, worker.note_start, worker.let_expire):
-            assert not say("m")
-        assert not worker.disown("m")
+        says = (worker.done, worker.release, worker.note_start, worker.let_expire, worker.disown)
+        assert not any(say("m") for say in says)
         worker.allow(CHANNEL, lambda: (1, 1))
         worker.cancel(CHANNEL, "q")
         worker.close(CHANNEL)
         worker.end_receiving()
-        assert (worker.owns("m"), worker.is_lost("m"), worker.is_disowned("m")) == (
-            True,
-            False,
-            False,
-        )
-        assert (worker.find("m"), worker.snapshot()) == (None, ())
+        asked = (worker.owns("m"), worker.is_lost("m"), worker.find("m"), worker.snapshot())
+        assert asked == (True, False, None, ())
         worker.say("tick")
         worker.order("pool", [])
-        return not worker.defer(lambda: None)
+        return not (worker.pull() or worker.is_disowned("m") or worker.defer(lambda: None))
 
     assert in_child(does_nothing)
     assert pair.read_all() == []

@@ -98,18 +98,6 @@ def test_a_line_that_is_not_a_message_breaks_the_link(line: bytes) -> None:
         LineReader().feed(line + b"\n")
 
 
-@FUZZ
-@given(garbled=st.binary(max_size=60), at=st.integers(0, 60))
-def test_garbled_bytes_break_the_link_or_are_still_messages(garbled: bytes, at: int) -> None:
-    written = bytearray(pack([("over", 1, 1), LINE]))
-    written[at : at + len(garbled)] = garbled
-    try:
-        read = LineReader().feed(bytes(written))
-    except BrokenLink:
-        return
-    assert all(isinstance(message, list) and isinstance(message[0], str) for message in read)
-
-
 # -- Wires ---------------------------------------------------------------------------------------
 
 
