@@ -39,10 +39,10 @@ def send(scene: Scene, task: str, count: int = FULL) -> None:
         scene.send(task, key)
 
 
-def start(scene: Scene, orders: bool = False) -> ProcessWorker:
+def start(scene: Scene) -> ProcessWorker:
     """Start a worker that has room for a batch while it runs one. Only full batches run."""
     room = ["-c", "1", "--prefetch-multiplier", "20"]
-    return scene.worker(*room, orders=orders, env={"PROJ_BATCHES": "3600"})
+    return scene.worker(*room, env={"PROJ_BATCHES": "3600"})
 
 
 def test_a_warm_shutdown_immediately_releases_messages_that_wait_for_a_full_batch(
