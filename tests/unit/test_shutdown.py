@@ -191,6 +191,7 @@ def test_a_task_that_starts_as_the_worker_shuts_down_keeps_its_message(
     scene.pool.executor = SimpleNamespace(shutdown=shut_down, _shutdown=False)
     shutdown.release_unstarted(scene.heartbeat, scene.pool)
     assert scene.fate("waits for a thread") == ("held" if is_claimed else "released 0 shutdown")
+    assert scene.slots == ({"waits for a thread"} if is_claimed else set())
     assert request.claim_start() is is_claimed
 
 
