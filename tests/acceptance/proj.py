@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from celery import Celery, Task, signals
-from celery.backends.base import DisabledBackend
 from celery.exceptions import Reject, Retry
 
 from celery_sqs_heartbeat import LeaseLost, ReleaseMessage, current_lease, install
 from celery_sqs_heartbeat.observe import watched
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
-from tests.acceptance.ends import ENDS, GREEN_ENDS
 from tests.acceptance.losing import LosesConnection, lose_threads
 from tests.support.stalls import StallWatch
 
@@ -214,9 +216,71 @@ def depend(key: str) -> None:
     note("end", key)
 
 
+class Custom(BaseException):
+    """Not an `Exception`."""
+
+
+class Unpicklable(Exception):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Unprintable(Exception):
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+    __str__ = __repr__
+
+
+class UnprintableBase(BaseException):
+    __repr__ = __str__ = Unprintable.__repr__
+
+
+def _raising(error: Callable[[], BaseException]) -> Callable[[], NoReturn]:
+    def end() -> NoReturn:
+        raise error()
+
+    return end
+
+
+def _kill_greenlet() -> None:
+    green = _green_library()
+    # By another greenlet, as a library would.
+    green.spawn(green.kill, green.getcurrent())
+    green.sleep(60)
+
+
+def _time_out() -> None:
+    green = _green_library()
+    with green.Timeout(0.01):
+        green.sleep(60)
+
+
+def _green_library() -> Any:
+    # The library with which Celery replaced this worker's threads.
+    return importlib.import_module("eventlet" if "eventlet.patcher" in sys.modules else "gevent")
+
+
+#: How a task may end in any pool.
+ENDS: dict[str, Callable[[], object]] = {
+    "exit": sys.exit,
+    "interrupt": _raising(KeyboardInterrupt),
+    "generator exit": _raising(GeneratorExit),
+    "cancelled": _raising(asyncio.CancelledError),
+    "memory": _raising(MemoryError),
+    "custom": _raising(Custom),
+    "unpicklable": _raising(Unpicklable),
+    "unprintable": _raising(Unprintable),
+    "unprintable base": _raising(UnprintableBase),
+}
+#: How only greenlets may end.
+GREEN_ENDS: dict[str, Callable[[], object]] = {"killed": _kill_greenlet, "timeout": _time_out}
+
+
 @app.task(acks_on_failure_or_timeout=False)
 def end_by(key: str) -> None:
-    """Ends as the key says, see `ends`."""
+    """Ends as the key says."""
     note("start", key)
     {**ENDS, **GREEN_ENDS}[key]()
 
@@ -260,13 +324,6 @@ def die(self: Task[Any, Any], key: str) -> None:
 def out_of_retries(self: Task[Any, Any], key: str) -> None:
     note("start", key)
     raise self.retry(countdown=0)
-
-
-class Down(DisabledBackend):
-    """A result backend that can't be reached."""
-
-    def store_result(self, *args: Any, **kwargs: Any) -> None:
-        raise ConnectionError("the result backend is down")
 
 
 # -- Tasks that decide about their message --------------------------------------------------

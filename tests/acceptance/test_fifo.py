@@ -80,20 +80,6 @@ def test_in_parallel_messages_of_a_group_run_side_by_side(scene: Scene) -> None:
     scene.wait_until_empty()
 
 
-def test_a_worker_that_shuts_down_releases_the_messages_that_wait(scene: Scene) -> None:
-    send(scene, "a", range(EACH), "hold")
-    first = scene.worker("-c", "4", conf={"sqs_heartbeat_fifo_batch": 10})
-    scene.wait_for_notes("start", 1)
-    first.kill("SIGTERM")
-    scene.wait_until(lambda: scene.counts() == (EACH - 1, 1))
-    for number in range(EACH):
-        scene.let_end(f"a {number}")
-    scene.worker("-c", "4")
-    assert first.wait_for_exit() == 0
-    scene.wait_until_empty()
-    assert seen(scene, "a") == once(*range(EACH))
-
-
 def test_a_retry_comes_before_the_rest_of_its_group_unless_it_is_another_message(
     scene: Scene,
 ) -> None:

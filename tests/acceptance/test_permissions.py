@@ -1,11 +1,16 @@
-"""Missing permissions: the worker logs them once and clearly, and continues."""
+"""Permissions and credentials: what is missing is said once, and the secret is shown to no one."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 
+import psutil
+
+from tests.acceptance.processes import keepers_of
 from tests.acceptance.record import CHANGE
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import OFTEN, STEADY, Scene
 from tests.support.faults import deny
 
 NewScene = Callable[..., Scene]
@@ -48,3 +53,58 @@ def test_without_permission_to_extend_the_worker_continues_without_leases(
     _, *probes = scene.proxy.calls(CHANGE)
     assert probes
     assert all(len(probe.entries) == 1 for probe in probes)
+
+
+KEY, SECRET = "AKIAOFTHETEST", "wJalrXUtnFEMISECRET"
+#: A module of the user's, which writes down whether Celery was imported with it.
+SESSIONS = f"""
+import pathlib, sys
+import boto3
+
+def new_session():
+    if "celery_sqs_heartbeat.keeper" in " ".join(sys.orig_argv):
+        pathlib.Path(__file__).with_name("imported").write_text(str("celery" in sys.modules))
+    return boto3.Session(aws_access_key_id={KEY!r}, aws_secret_access_key={SECRET!r})
+"""
+OPTIONS = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
+
+
+def test_the_keeper_signs_with_the_key_of_its_worker_and_shows_the_secret_to_no_one(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=STEADY)
+    queue = {"url": scene.url, "access_key_id": KEY, "secret_access_key": SECRET}
+    options = {**OPTIONS, "predefined_queues": {scene.name: queue}}
+    conf = {**OFTEN, "broker_transport_options": options}
+    worker = scene.worker("-c", "1", "-P", "threads", conf=conf)
+    scene.send("hold", "a")
+    (extension, *_) = scene.proxy.wait_for(CHANGE)
+    (keeper,) = map(psutil.Process, keepers_of(worker.pid))
+    assert SECRET not in " ".join(keeper.cmdline())
+    # The keeper inherits the test's own variable with the settings, and no other has the secret.
+    having = [name for name, value in keeper.environ().items() if SECRET in value]
+    assert having == ["PROJ_CONF"]
+    scene.let_end("a")
+    (delete, *_) = scene.proxy.wait_for("DeleteMessageBatch")
+    (poll, *_) = scene.proxy.wait_for("ReceiveMessage")
+    assert extension.access_key == delete.access_key == poll.access_key == KEY
+    assert SECRET not in worker.logs()
+
+
+def test_the_keeper_signs_its_calls_with_a_session_that_only_code_can_make(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=STEADY)
+    (scene.folder / "own_aws.py").write_text(SESSIONS)
+    scene.worker(
+        *("-c", "1", "-P", "threads"),
+        conf={**OFTEN, "sqs_heartbeat_session": "own_aws:new_session"},
+        env={"PYTHONPATH": os.pathsep.join((str(scene.folder), *filter(None, sys.path)))},
+    )
+    scene.send("hold", "a")
+    (extension, *_) = scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
+    (delete, *_) = scene.proxy.wait_for("DeleteMessageBatch")
+    assert extension.access_key == delete.access_key == KEY
+    # The keeper's process has imported the function's module, and no Celery.
+    assert (scene.folder / "imported").read_text() == "False"

@@ -1,10 +1,12 @@
-"""Every command and snippet of the README and its pages, run as their reader would run them."""
+"""Every command and snippet of the README, its pages and the tutorial, run as readers run them."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +19,7 @@ import pytest
 from botocore.exceptions import ClientError
 from celery import Celery
 
+from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.scene import StartWorker
 from tests.acceptance.test_operating import probe
 from tests.support.clients import sqs_client
@@ -26,6 +29,7 @@ from tests.support.shell import Shell
 from tests.support.stalls import Stall, stood_still
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.warm.client import run_forked
+from tests.support.web import direct_session
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
 README, INDEX, PRODUCTION = "README.md", "docs/index.md", "docs/howto/production.md"
@@ -48,7 +52,6 @@ PROJ, SETTINGS, OPERATE = SNIPPETS = (
 )
 #: How often the demo is run if the machine stalls for longer than this, in seconds.
 DEMO_TRIES, DEMO_STANDSTILL = 3, 1.0
-
 Start = Callable[..., ProcessWorker]
 
 
@@ -200,3 +203,120 @@ def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat(
 def _table(output: str) -> dict[str, Any]:
     lines = [line.split("│") for line in output.splitlines() if line.startswith("│")]
     return {cells[1].strip(): [cell.strip() for cell in cells[2:4]] for cells in lines}
+
+
+LAMBDA, HEROKU = "docs/howto/lambda.md", "docs/howto/heroku.md"
+
+
+def test_a_lambda_function_sends_a_task_that_a_worker_runs(shell: Shell) -> None:
+    (shell.folder / "function.py").write_text(blocks(LAMBDA, "python")[0])
+    (shell.folder / "proj.py").write_text(blocks("README.md", "python")[0])
+    (invoke,) = (block for block in blocks(LAMBDA, "console") if "--payload" in block)
+    event = re.findall(r"--payload '(.+)'", invoke)[0]
+    with SimulatedServer() as server, direct_session() as session:
+        url = server.client().create_queue(QueueName="celery")["QueueUrl"]
+        shell.export(f"export AWS_REGION=us-east-1 QUEUE_URL={url}")
+        shell.export(f"export CELERY_BROKER_URL={server.broker_url}")
+        before = session.get(f"{server.url}/_calls").json()
+        answer = json.loads(
+            shell.run(
+                "python -c 'import json; from function import handler; "
+                f"print(json.dumps(handler({event}, None)))'"
+            )
+        )
+        calls = session.get(f"{server.url}/_calls").json()
+        called = {name for name, count in calls.items() if count > before.get(name, 0)}
+        (policy,) = re.findall(r"`(celery .+ --producer)`", (ROOT / LAMBDA).read_text())
+        (statement, *_) = json.loads(shell.run(policy))["Statement"]
+        assert {f"sqs:{name}" for name in called} <= set(statement["Action"])
+
+        # What a function with an event source mapping would get.
+        client = server.client()
+        (message,) = client.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+        envelope = json.loads(base64.b64decode(message["Body"], validate=True))
+        assert envelope["headers"]["task"] == "proj.add"
+
+        worker = shell.start("celery -A proj worker --heartbeat-sqs -c 1 --loglevel INFO")
+        log = shell.wait_for(" succeeded in")
+        assert f"proj.add[{answer['task_id']}] received" in log
+        assert f"proj.add[{answer['task_id']}] succeeded" in log
+        worker.terminate()
+        assert worker.wait(PATIENCE) == 0
+
+
+TUTORIAL = "docs/tutorial.md"
+#: Longer than any patience: a message that is visible sooner was released.
+TIMEOUT = 600
+
+
+def test_the_tutorial_is_true(shell: Shell) -> None:
+    steps = iter(commands(TUTORIAL))
+    assert [next(steps) for _ in range(3)][2] == "pip install /path/to/celery-sqs-heartbeat"
+    told, received_again = blocks(TUTORIAL, "text")
+
+    server = next(steps)
+    assert "--port 9324 --queue celery:10:3" in server
+    server = server.replace("--port 9324", "--port 0").replace(":10:", f":{TIMEOUT}:")
+    shell.start(server)
+    url = re.findall(r"http://\S+", shell.wait_for("http://"))[0]
+    (source,) = blocks(TUTORIAL, "python")
+    assert "127.0.0.1:9324" in source
+    assert "time.sleep(25)" in source
+    source = source.replace("127.0.0.1:9324", url.removeprefix("http://"))
+    source = source.replace("time.sleep(25)", "_wait(cake)")
+    (shell.folder / "proj.py").write_text(source + WAIT)
+
+    # With a timeout of 10 s it has the warning that the page names.
+    doctor = next(steps)
+    assert doctor == "celery -A proj sqs-heartbeat doctor"
+    assert "0 errors" in shell.run(doctor)
+
+    start = next(steps)
+    worker = shell.start(start)
+    log = shell.wait_for(" ready.")
+    # The same line as for a timeout of 10 s, except for its numbers.
+    numbers = re.compile(r"[\d.]+ s")
+    assert numbers.sub("", told.strip()) in numbers.sub("", log)
+    shell.run(next(steps))
+    shell.wait_for("apple cake: into the oven, receive 1")
+    (shell.folder / "apple cake").touch()
+    shell.wait_for("apple cake: done")
+
+    shell.run(next(steps))
+    shell.wait_for("plum cake: into the oven, receive 1")
+    shell.run(next(steps))
+    assert worker.wait(PATIENCE) == -signal.SIGKILL
+    assert next(steps) == start
+    (shell.folder / "plum cake").touch()
+    worker = shell.start(start)
+    shell.wait_for("plum cake: done")
+    runs = re.findall(r"plum cake: into the oven, receive \d", shell.log.read_text())
+    assert runs[-1] in (received_again.strip(), "plum cake: into the oven, receive 2")
+    assert len(runs) == 2
+
+    shell.run(next(steps))
+    shell.wait_for("cheese cake: into the oven, receive 1")
+    shell.run(next(steps))
+    shell.wait_for("Warm shutdown")
+    (shell.folder / "cheese cake").touch()
+    assert worker.wait(PATIENCE) == 0
+    shell.wait_for("cheese cake: done")
+
+    assert next(steps) == start
+    shell.start(start)
+    shell.wait_for(" ready.", 3)
+    shell.run(next(steps))
+    shell.wait_for("pancake: burnt, receive 3")
+    count = next(steps)
+    printed = blocks(TUTORIAL, "console")[-1].removeprefix(f"$ {count}\n")
+    wait_until(lambda: shell.run(count) == printed)
+    assert shell.log.read_text().count("pancake: burnt") == 3
+    assert list(steps) == []
+
+
+WAIT = """
+
+def _wait(cake):
+    while not __import__("os").path.exists(cake):
+        time.sleep(0.02)
+"""

@@ -1,7 +1,8 @@
-"""Settings reach SQS. Wrong settings are reported before the worker receives anything."""
+"""Settings and queues reach SQS. Wrong ones, and wrong versions, are reported before a receive."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.record import CHANGE, extensions, handles, timeouts_asked
-from tests.acceptance.scene import STEADY, Scene, StartWorker
+from tests.acceptance.record import CHANGE, extensions, handles, receives, timeouts_asked
+from tests.acceptance.scene import LONG, STEADY, Scene, StartWorker
 from tests.support.markdown import blocks
+from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
 #: Extended after a second, with a minute to spare.
@@ -154,24 +156,6 @@ def test_the_flag_overrides_the_setting(
     assert bool(scene.proxy.calls("DeleteMessage")) is not works
 
 
-def test_receives_and_extensions_use_the_visibility_timeout_of_the_settings(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "900"})
-    misspelt = {f"{scene.name}x": {"threshold": 5}}
-    worker = scene.worker(
-        "-c", "1", "-P", "threads", conf={**EAGER, "sqs_heartbeat_queues": misspelt}
-    )
-    scene.send("hold", "a")
-    scene.proxy.wait_for(CHANGE)
-    scene.let_end("a")
-    scene.wait_until_empty()
-    assert {c.body["VisibilityTimeout"] for c in scene.proxy.calls("ReceiveMessage")} == {60}
-    assert set(timeouts_asked(scene)) == {60}
-    assert f"has settings for queue '{scene.name}x', which is neither in" in worker.logs()
-    assert f"did you mean '{scene.name}'?" in worker.logs()
-
-
 def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:
     scene = new_scene()
     scene.worker("-c", "2", "-P", "threads", conf=EAGER)
@@ -192,3 +176,89 @@ def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:
         for entry in call.entries
     }
     assert extended == {other}
+
+
+RENAMED = "tests.acceptance.renamed"
+
+
+def start(scene: Scene, *args: str) -> ProcessWorker:
+    return scene.start_worker(
+        RENAMED,
+        ["-Q", scene.name, "-c", "1", *args],
+        env={
+            "PROJ_LEDGER": str(scene.ledger),
+            "PROJ_CONF": json.dumps({"task_default_queue": scene.name}),
+        },
+    )
+
+
+@pytest.mark.fresh
+@pytest.mark.versions
+def test_a_worker_does_not_start_without_a_name_that_it_needs(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    worker = start(scene, "--heartbeat-sqs")
+    assert worker.wait_for_exit() == 1
+    log = worker.logs()
+    assert "Error: sqs-heartbeat: the installed versions do not work together:" in log
+    assert "  - kombu.transport.SQS:Channel._schedule_queue is missing" in log
+    assert "--no-heartbeat-sqs" in log
+    assert "Traceback (most recent" not in log
+    assert scene.proxy.calls("ReceiveMessage") == []
+
+
+OPTIONS: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
+
+
+def test_messages_of_each_queue_are_held_by_its_own_visibility_timeout(
+    new_scene: NewScene,
+) -> None:
+    own = new_scene(attributes={"VisibilityTimeout": "80"})
+    set_, made = new_scene(attributes=LONG), new_scene()
+    # The worker creates the third one again.
+    made.client.delete_queue(QueueUrl=made.url)
+    conf = {
+        # Each is extended once, ten seconds after its receive.
+        "sqs_heartbeat_queues": {
+            own.name: {"threshold": 70},
+            set_.name: {"visibility_timeout": 70, "threshold": 60},
+            made.name: {"threshold": 80},
+        },
+        "broker_transport_options": {**OPTIONS, "visibility_timeout": 90},
+    }
+    names = ",".join(scene.name for scene in (own, set_, made))
+    own.worker("-c", "6", "-Q", names, orders=True, conf=conf)
+    for scene in (own, set_, made):
+        scene.send("hold", scene.name)
+        scene.send("work", f"short {scene.name}")
+    own.wait_for_notes("start", 6)
+    for scene in (own, set_, made):
+        # On a slow machine, the short one may be extended, too.
+        scene.wait_until(lambda scene=scene: extensions(scene))
+    own.wait_until(lambda: own.leases() == 3)
+    for scene in (own, set_, made):
+        own.let_end(scene.name)
+    own.wait_for_notes("end", 6)
+    own.wait_for_no_lease()
+    for scene, timeout in ((own, 80), (set_, 70), (made, 90)):
+        scene.wait_until_empty()
+        assert len(receives(scene)) == 2
+        assert set(timeouts_asked(scene)) == {timeout}
+
+
+@pytest.mark.versions
+def test_a_worker_whose_tasks_take_long_leaves_the_next_ones_to_others(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    scene.worker("-c", "2")
+    scene.send("work", "a")
+    # From its end on, the worker knows the pace.
+    scene.wait_until_empty()
+    # The open poll, which may bring several, began before.
+    scene.send("hold", "b")
+    scene.wait_for_notes("start", 2)
+    for key in "cde":
+        scene.send("hold", key)
+    scene.worker("-c", "2")
+    scene.wait_for_notes("start", 5)

@@ -1,106 +1,91 @@
-"""Messages of any shape are received. The good ones run, and no lease is orphaned."""
+"""Answers and messages of any shape are received: good ones are handed over, none is orphaned."""
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.desk import FakeDesk
-from tests.fuzz.mail import GOOD, batch_of, messages, missing, wrong
+from celery_sqs_heartbeat.sqs import long_polls
 from tests.fuzz.shapes import FUZZ, json_values, optional
 from tests.support.waiting import wait_until
+from tests.unit.test_reception import STANDARD, UNLIMITED, Scene, consumed, message
 
-#: Each batch has ids of its own.
-BATCHES = itertools.count()
+#: Each answer has a good message of its own.
+NAMES = itertools.count()
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode(errors="surrogatepass")).decode()
+
+
+texts = json_values.map(json.dumps) | st.text(max_size=20) | st.just("[" * 100_000)
+envelopes = optional(headers=optional(task=json_values, id=json_values), properties=json_values)
+bodies = texts | texts.map(encoded) | envelopes.map(json.dumps) | json_values
+attributes = optional(
+    ApproximateReceiveCount=json_values,
+    SentTimestamp=json_values,
+    MessageGroupId=json_values,
+    SequenceNumber=json_values,
+)
+ids = optional(MessageId=json_values, ReceiptHandle=json_values) | st.just(
+    {"MessageId": "bad", "ReceiptHandle": "bad"}
+)
+messages = st.builds(
+    lambda given, ids: {**given, **ids},
+    optional(Body=bodies, Attributes=attributes | json_values, MD5OfBody=json_values),
+    ids,
+)
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[FakeDesk]:
-    # The tests log thousands of expected tracebacks.
+def scene() -> Iterator[Scene]:
+    # The tests log thousands of expected errors.
     logging.disable(logging.CRITICAL)
-    desk = FakeDesk()
-    desk.consume()
-    yield desk
-    desk.close()
+    scene = Scene()
+    scene.consume(consumed(STANDARD), limit=UNLIMITED, prefetch=0)
+    yield scene
+    scene.end()
     logging.disable(logging.NOTSET)
 
 
-fates = st.lists(
-    st.sampled_from(("ack", "keep", "requeue", "reject", "fail")), min_size=1, max_size=5
-)
-parts = st.lists(st.tuples(messages, missing, wrong), min_size=1, max_size=5)
-
-
-class Taker:
-    """Does with each message what its fate says."""
-
-    def __init__(self, fates: list[str]) -> None:
-        self.fates = fates
-        self.seen: list[str] = []
-        self.kept: dict[str, Any] = {}
-
-    def __call__(self, message: Any) -> None:
-        fate = self.fates[len(self.seen) % len(self.fates)]
-        self.seen.append(message.delivery_tag)
-        if fate == "keep":
-            self.kept[message.delivery_tag] = message
-        elif fate == "fail":
-            raise LookupError
-        else:
-            getattr(message, fate)()
-
-
-def receive(desk: FakeDesk, answer: Any, fates: list[str]) -> list[str]:
-    """Have an answer received. Return the messages that were delivered, the good ones or others."""
-    desk.take = taker = Taker(fates)
-    desk.answer(answer)
-    assert desk.held() == desk.slots_taken() == taker.kept.keys()
-    for message in taker.kept.values():
-        message.ack()
-    return taker.seen
+def receive(scene: Scene, answer: Any) -> None:
+    """Have an answer received, and the one after it."""
+    good = f"good {next(NAMES)}"
+    with patch.object(long_polls, "logger") as log:
+        for each in (answer, {"Messages": [message(good)]}):
+            wait_until(lambda: scene.open)
+            scene.end_poll(scene.open[0], each)
+        wait_until(lambda: (1, good) in scene.taken)
+    # It would log the errors of the poll's thread.
+    assert not log.mock_calls
+    held = {lease.receipt_handle for lease in scene.keeper.leases()}
+    assert held <= {handle for _, handle in scene.taken}
+    for handle in held:
+        scene.keeper.let_expire(handle)
 
 
 @FUZZ
-@given(parts=parts, fates=fates)
-@example(parts=[({"Body": "[" * 100_000}, set(), {})], fates=["keep"])
-@example(parts=[({"Body": GOOD}, set(), {})], fates=["fail"])
-@example(parts=[({"Body": GOOD}, set(), {"ReceiptHandle": ["x"]})], fates=["ack"])
-def test_a_message_of_any_shape_does_not_affect_the_others(
-    desk: FakeDesk, parts: Any, fates: list[str]
-) -> None:
-    batch = next(BATCHES)
-    seen = receive(desk, {"Messages": batch_of(parts, batch)}, fates)
-    assert {f"good#{batch}-{number}" for number in range(len(parts))} <= set(seen)
+@given(bad=st.lists(messages, min_size=1, max_size=5))
+@example(bad=[{"ReceiptHandle": "no id"}])
+@example(bad=[{"MessageId": "m", "ReceiptHandle": ["x"]}])
+def test_a_message_of_any_shape_does_not_affect_the_others(scene: Scene, bad: Any) -> None:
+    good = f"good {next(NAMES)}"
+    receive(scene, {"Messages": [*bad, message(good)]})
+    assert (1, good) in scene.taken
 
 
 @FUZZ
 @given(answer=optional(Messages=json_values | st.lists(json_values)) | json_values)
 @example(answer={"Messages": 5})
 @example(answer={"Messages": [None]})
-def test_an_answer_of_any_shape_is_received(desk: FakeDesk, answer: Any) -> None:
-    receive(desk, answer, ["keep"])
-
-
-@FUZZ
-@given(parts=parts)
-@example(parts=[({}, {"MessageId"}, {})])
-def test_messages_that_arrive_after_the_consumer_ended_are_released(
-    desk: FakeDesk, parts: Any
-) -> None:
-    batch = next(BATCHES)
-    good = {f"good#{batch}-{number}" for number in range(len(parts))}
-    desk.consumer.cancel()
-    try:
-        desk.take = taker = Taker(["keep"])
-        desk.answer({"Messages": batch_of(parts, batch)})
-        wait_until(lambda: desk.released() >= good)
-        assert taker.seen == []
-        assert desk.held() == desk.slots_taken() == set()
-    finally:
-        desk.consume()
+def test_an_answer_of_any_shape_is_received(scene: Scene, answer: Any) -> None:
+    receive(scene, answer)

@@ -80,6 +80,7 @@ def test_a_client_is_reused_until_the_configuration_changes() -> None:
     pool = ClientPool()
     pool.use(config_of("sqs://k:s@"), URL, 10)
     client = pool(URL)
+    assert pool.address(URL) == URL
     pool.use(config_of("sqs://k:s@"), URL, 10)
     assert pool(URL) is client
     pool.use(config_of("sqs://x:s@"), URL, 10)

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -32,9 +31,8 @@ from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.testing import SimulatedServer
-from tests.support.faults import deny, fail, fail_entries
+from tests.support.faults import fail, fail_entries
 from tests.support.proxy import FaultProxy
-from tests.support.servers import MinistackServer, MotoServer, SqsServer
 from tests.support.waiting import PATIENCE, wait_until
 
 KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
@@ -106,44 +104,29 @@ def world(simulated: SimulatedServer) -> Iterator[World]:
         yield World(proxy)
 
 
-@pytest.fixture(scope="module", params=["ministack", "moto"])
-def server(request: pytest.FixtureRequest, sqs_server: MinistackServer) -> Iterator[SqsServer]:
-    if request.param == "ministack":
-        yield sqs_server
-    else:
-        with MotoServer() as moto:
-            yield moto
-
-
-@pytest.fixture
-def elsewhere(server: SqsServer) -> Iterator[World]:
-    with FaultProxy(server.url) as proxy:
-        yield World(proxy)
-
-
 def test_messages_are_extended_then_deleted_in_batches_or_received_again_if_their_block_raises(
-    elsewhere: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elsewhere.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
-    url = elsewhere.sent("slow", "bad", *(f"m{number}" for number in range(8)))
+    world.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
+    url = world.sent("slow", "bad", *(f"m{number}" for number in range(8)))
     seen: list[tuple[str, int]] = []
-    with elsewhere.keeper(url) as keeper:
+    with world.keeper(url) as keeper:
         for message in keeper.messages():
             with message:
                 seen.append((message.body, message.receive_count))
                 assert message.owns()
                 if message.body == "slow":
-                    elsewhere.proxy.wait_for("ChangeMessageVisibilityBatch")
+                    world.proxy.wait_for("ChangeMessageVisibilityBatch")
                 if seen[-1] == ("bad", 1):
                     raise LookupError
             if len(seen) == 11:
                 break
-    assert elsewhere.left(url) == 0
+    assert world.left(url) == 0
     assert ("bad", 2) in seen
     assert "failed at its receive 1" in caplog.text
-    batches = elsewhere.proxy.calls("DeleteMessageBatch")
+    batches = world.proxy.calls("DeleteMessageBatch")
     assert any((call.answer or {}).get("Failed") for call in batches)
-    assert elsewhere.proxy.calls("DeleteMessage") == []
+    assert world.proxy.calls("DeleteMessage") == []
 
 
 @pytest.mark.parametrize(("delay", "expected"), [(0, 0), (30, 30), (lambda count: 40 * count, 40)])
@@ -156,20 +139,6 @@ def test_a_failed_message_becomes_visible_after_the_release_delay(
     # A release is for what is left of its delay, and the machine may stall before it is sent.
     released = world.released()[0]
     assert max(0, expected - 25) <= released <= expected
-
-
-def test_a_release_delay_that_raises_keeps_no_message(world: World) -> None:
-    def fail(_: int) -> float:
-        raise KeyError
-
-    url = world.sent("a")
-    with (
-        world.keeper(url, release_delay=fail) as keeper,
-        pytest.raises(KeyError),
-        next(keeper.messages()),
-    ):
-        raise LookupError
-    assert world.visible(url) == 1
 
 
 def test_a_message_may_be_released_or_deleted_before_its_block_ends(world: World) -> None:
@@ -224,18 +193,6 @@ def test_no_more_is_received_than_can_be_processed_at_once(world: World) -> None
             assert not third.done()
             second.delete()
             assert third.result(PATIENCE).body in "abcde"
-
-
-def test_fast_messages_are_received_ahead(world: World) -> None:
-    url = world.sent(*(str(number) for number in range(40)))
-    with world.keeper(url) as keeper:
-        for number, message in enumerate(keeper.messages(), 1):
-            with message:
-                pass
-            if number == 40:
-                break
-    polls = world.proxy.calls("ReceiveMessage")
-    assert max(len((call.answer or {}).get("Messages", ())) for call in polls) > 1
 
 
 def test_nothing_is_received_while_deletes_pile_up(
@@ -309,38 +266,6 @@ def test_message_groups_are_processed_in_order_although_the_observer_and_a_messa
     assert "an observer failed on message-deleted" in caplog.text
 
 
-def test_a_stop_from_another_thread_ends_a_loop_that_waits(world: World) -> None:
-    url = world.queue()
-    with world.keeper(url) as keeper:
-        with ThreadPoolExecutor(1) as pool:
-            ended = pool.submit(list, keeper.messages())
-            world.proxy.wait_for("ReceiveMessage")
-            keeper.stop()
-            assert ended.result(PATIENCE) == []
-        assert list(keeper.messages()) == []
-
-
-def test_what_the_last_poll_brings_is_released(world: World) -> None:
-    arrived, go_on = threading.Event(), threading.Event()
-
-    def hold_back(body: Any, forward: Any) -> Any:
-        answer = forward(body)
-        if answer.payload.get("Messages"):
-            arrived.set()
-            go_on.wait(PATIENCE)
-        return answer
-
-    world.proxy.rule("ReceiveMessage", hold_back)
-    url = world.sent("a")
-    with world.keeper(url) as keeper, ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(list, keeper.messages())
-        assert arrived.wait(PATIENCE)
-        keeper.stop()
-        assert ended.result(PATIENCE) == []
-        go_on.set()
-    assert world.visible(url) == 1
-
-
 def test_closing_waits_for_blocks_that_run(world: World) -> None:
     url = world.sent("a")
     keeper = world.keeper(url)
@@ -353,18 +278,6 @@ def test_closing_waits_for_blocks_that_run(world: World) -> None:
             assert not closed.done()
         assert closed.result(PATIENCE)
     assert world.left(url) == 0
-
-
-def test_a_close_that_takes_too_long_says_so(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.proxy.rule("DeleteMessageBatch", deny())
-    url = world.sent("a")
-    keeper = world.keeper(url)
-    with next(keeper.messages()):
-        pass
-    assert not keeper.close(0.2)
-    assert caplog.text.count("the delete or release of 1 message") == 1
 
 
 def test_a_message_received_again_while_it_is_processed_is_not_processed_twice(
@@ -420,35 +333,6 @@ def test_an_asyncio_program_iterates_over_several_queues_and_ends(world: World, 
     asyncio.run(main())
     assert seen == dict(zip(urls, "abc", strict=True))
     assert sum(map(world.left, urls)) == 0
-
-
-def test_a_cancelled_block_releases_its_message_at_once(world: World) -> None:
-    url = world.sent("a")
-
-    async def main() -> None:
-        async with world.keeper(url, release_delay=60) as keeper:
-            message = await anext_of(keeper)
-            begun = asyncio.Event()
-
-            async def process() -> None:
-                async with message:
-                    begun.set()
-                    await asyncio.sleep(PATIENCE)
-
-            task = asyncio.create_task(process())
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-    assert world.visible(url) == 1
-
-
-async def anext_of(keeper: LeaseKeeper) -> Message:
-    async for message in keeper.messages():
-        return message
-    raise AssertionError("no message")
 
 
 PROGRAM = """

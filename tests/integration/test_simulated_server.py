@@ -14,17 +14,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from celery import Celery
 
-from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.support.clients import sqs_client
 from tests.support.markdown import blocks, commands
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.workers import launch
 
 COMMAND = [sys.executable, "-m", "celery_sqs_heartbeat.testing.server"]
-HOUR = 3600
-STEP = 1200
 
 
 @pytest.fixture
@@ -59,19 +54,6 @@ def test_the_command_prints_its_url_and_serves_boto3(command: Any) -> None:
     assert len(client.list_queues()["QueueUrls"]) == 3
     client.send_message(QueueUrl=queue_url, MessageBody="a")
     assert client.receive_message(QueueUrl=queue_url)["Messages"][0]["Body"] == "a"
-
-
-@pytest.mark.parametrize(("seed", "are_equal"), [(("--seed", "1"), True), ((), False)])
-def test_servers_have_message_ids_in_common_only_with_the_same_seed(
-    command: Any, seed: tuple[str, ...], are_equal: bool
-) -> None:
-    """So the journals of servers without a seed can be read together."""
-    ids = set()
-    for _ in range(2):
-        _, url = command("--queue", "work", *seed)
-        sent = sqs_client(url).send_message(QueueUrl=f"{url}/work", MessageBody="a")
-        ids.add(sent["MessageId"])
-    assert len(ids) == (1 if are_equal else 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -132,67 +114,6 @@ def test_a_wrong_argument_is_reported_and_ends_the_command(
     assert "Traceback" not in done.stderr
 
 
-def test_a_worker_keeps_a_task_for_twelve_hours_and_not_longer(tmp_path: Path) -> None:
-    conf = {
-        "task_default_queue": "work",
-        "sqs_heartbeat_visibility_timeout": 2 * HOUR,
-        # The test does not move the worker's clock. Only with this threshold does the worker
-        # extend all the time.
-        "sqs_heartbeat_threshold": 2 * HOUR - 0.1,
-        "sqs_heartbeat_interval": 0.05,
-    }
-    ledger = tmp_path / "ledger.jsonl"
-    ledger.touch()
-    with SimulatedServer() as server:
-        url = server.client().create_queue(QueueName="work")["QueueUrl"]
-        worker = launch(
-            "worker1",
-            app="tests.acceptance.proj",
-            args=["-Q", "work", "-c", "1", "--prefetch-multiplier", "1", "--heartbeat-sqs"],
-            env={
-                "CELERY_BROKER_URL": server.broker_url,
-                "PROJ_LEDGER": str(ledger),
-                "PROJ_CONF": json.dumps(conf),
-            },
-            log_dir=tmp_path,
-        )
-
-        def extensions() -> int:
-            return server.calls().get("ChangeMessageVisibilityBatch", 0)
-
-        def advance(seconds: int) -> None:
-            """Move SQS's clock, and wait until the lease has been extended again, or is capped."""
-            server.advance(seconds)
-            before = extensions()
-            wait_until(lambda: extensions() > before + 1 or "lease-capped" in worker.logs())
-
-        try:
-            worker.wait_for_log("ready.")
-            with Celery("sender", broker=server.broker_url) as app:
-                app.conf.broker_transport_options = {
-                    "region": "us-east-1",
-                    "is_secure": False,
-                    "predefined_queues": {"work": {"url": url}},
-                }
-                app.send_task("tests.acceptance.proj.work", ["a", HOUR], queue="work")
-            worker.wait_for_log("received")
-            while "lease-capped" not in worker.logs():
-                assert server.ahead < 13 * HOUR
-                advance(STEP)
-            assert server.ahead >= 10 * HOUR
-            # No extension follows, and the message is visible 12 h after its receive.
-            before = extensions()
-            server.advance(13 * HOUR - server.ahead)
-            (message,) = server.client().receive_message(
-                QueueUrl=url, WaitTimeSeconds=5, AttributeNames=["All"]
-            )["Messages"]
-            assert message["Attributes"]["ApproximateReceiveCount"] == "2"
-            assert extensions() == before
-            assert worker.logs().count("lease-capped") == 1
-        finally:
-            worker.teardown()
-
-
 def test_the_tests_in_the_document_pass_with_the_fixtures(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         'pytest_plugins = ["celery_sqs_heartbeat.testing.fixtures"]\n'
@@ -225,12 +146,6 @@ def test_the_command_in_the_document_starts_a_server(command: Any, tmp_path: Pat
     _, url = command(*arguments)
     assert _faults_of(url) == json.loads(faults)
     assert "work-dead" in str(sqs_client(url).list_queues(QueueNamePrefix="work-dead"))
-
-
-def test_only_the_fixtures_need_pytest() -> None:
-    code = "import sys, celery_sqs_heartbeat.testing.server; print('pytest' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def _faults_of(url: str) -> dict[str, Any]:

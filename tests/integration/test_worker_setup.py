@@ -5,11 +5,7 @@ A worker that could not keep leases does not start, and one line says why.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import deque
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import click
@@ -32,8 +28,6 @@ from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unkn
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from celery_sqs_heartbeat.worker.versions import WorkerVersionsError, require_versions
 from tests.support.insides import forget_transports
-from tests.support.waiting import PATIENCE
-from tests.support.workers import ROOT
 
 
 @pytest.fixture
@@ -47,69 +41,6 @@ def test_install_is_harmless_when_called_twice() -> None:
     assert install(install(app)) is app
     assert app.steps["worker"] == {SqsHeartbeatStep}
     assert len(app.user_options["worker"]) == 1
-
-
-#: Runs a task in an embedded worker, twice. Prints whether `Task.retry` is as before: after
-#: `install`, while each worker runs, and when it has ended. Another package wraps the function of
-#: the second worker. Then prints which of the package's modules the process has loaded.
-EMBEDDED = """
-import functools, logging, sys, threading
-from celery import Celery, Task
-from celery.worker import state
-from celery_sqs_heartbeat import install
-
-trace = logging.getLogger("celery.app.trace")
-before = vars(Task)["retry"], list(trace.filters)
-app = install(Celery("embedded", broker=BROKER))
-print(before == (vars(Task)["retry"], trace.filters))
-app.set_default()
-app.conf.update(
-    broker_transport_options={"is_secure": False, "wait_time_seconds": 1},
-    sqs_heartbeat_journal=JOURNAL, sqs_heartbeat_status="127.0.0.1:0", sqs_heartbeat_otel=OTEL,
-)
-
-@app.task
-def run():
-    has_run.set()
-
-for wrap in (False, True):
-    before, has_run = vars(Task)["retry"], threading.Event()
-    run.delay()
-    options = {"heartbeat_sqs": True, "without_gossip": True, "without_mingle": True}
-    thread = threading.Thread(target=app.WorkController(pool="solo", **options).start)
-    thread.start()
-    assert has_run.wait(PATIENCE)
-    print(vars(Task)["retry"] is before)
-    if wrap:
-        Task.retry = before = functools.wraps(Task.retry)(functools.partial(Task.retry))
-    state.should_stop = 0
-    thread.join()
-    state.should_stop = None
-    print(vars(Task)["retry"] is before)
-print(*(name for name in sys.modules if name.startswith("celery_sqs_heartbeat.")))
-"""
-
-
-@pytest.mark.thorough
-def test_an_embedded_worker_leaves_nothing_replaced_and_loads_neither_keeper_nor_journal(
-    tmp_path: Path,
-) -> None:
-    has_otel = find_spec("opentelemetry") is not None
-    with SimulatedServer() as server:
-        server.client().create_queue(QueueName="celery")
-        script = f"BROKER, PATIENCE = {server.broker_url!r}, {PATIENCE}\n"
-        script += f"JOURNAL, OTEL = {str(tmp_path)!r}, {has_otel}\n{EMBEDDED}"
-        ended = subprocess.run(
-            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    *retries, modules = ended.stdout.splitlines()
-    assert retries == ["True", "False", "True", "False", "True"], ended.stderr
-    loaded = {tuple(name.split(".")[1:]) for name in modules.split()}
-    assert {("link", "client"), ("worker", "heartbeat")} <= loaded
-    assert (("observe", "otel") in loaded) is has_otel
-    assert {name for name in loaded if name[0] in {"keeper", "journal"}} == set()
-    # The keeper's process was there.
-    assert list(tmp_path.rglob("*.jsonl*"))
 
 
 class Django:

@@ -6,17 +6,13 @@ It is written from the documents, not from the book. It leaves open what the boo
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.events import Call, CallKind, Event, EventKind, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 
 Key = tuple[str, str]
-#: The earliest and the latest time at which something is due, in monotonic seconds.
-Window = tuple[float, float]
 
 #: The longest pause between tries, and the one after a refused delete, in seconds.
 LONGEST_PAUSE = 5.0
@@ -122,7 +118,12 @@ class Asking:
 
 @dataclass(eq=False)
 class Held:
-    """One message that the worker holds, deletes or releases."""
+    """One message that the worker holds, deletes or releases.
+
+    Attributes:
+        extend_due: The latest time at which its next extension is due.
+        end_due: The same for its delete or release.
+    """
 
     key: Key
     terms: LeaseTerms
@@ -138,8 +139,8 @@ class Held:
     is_exclusive: bool = True
     troubled: bool = False
     delay: float = 0.0
-    extend_due: Window = (0.0, 0.0)
-    end_due: Window = (0.0, 0.0)
+    extend_due: float = 0.0
+    end_due: float = 0.0
     deletes_sent: set[str] = field(default_factory=set)
 
     @property
@@ -177,15 +178,15 @@ class Held:
         self._hidden_until(expires_at, counts_for)
         self.hidden_at_most = max(expires_at, now + hidden_for)
         if self.wanted == "delete":
-            self.end_due = (now, now)
+            self.end_due = now
 
     def want_deleted(self, now: float) -> None:
         self.wanted = "delete"
-        self.end_due = (now, now + GATHER)
+        self.end_due = now + GATHER
 
     def want_released(self, delay: float, now: float) -> None:
         self.wanted, self.delay = "release", delay
-        self.end_due = (now, now)
+        self.end_due = now
 
     def answered(
         self,
@@ -205,12 +206,12 @@ class Held:
         if action is Action.RELEASE and outcome in REFUSED:
             return "may end"
         if action is Action.RELEASE:
-            self.end_due = (now, now + LONGEST_PAUSE)
+            self.end_due = now + LONGEST_PAUSE
             return "keeps" if outcome in (Outcome.THROTTLED, Outcome.FAILED) else "ends"
         if outcome in (Outcome.DONE, Outcome.LOST, Outcome.MALFORMED, Outcome.CAPPED):
             return "ends"
         refused = outcome in REFUSED
-        self.end_due = (now, now + (REFUSED_DELETE_PAUSE if refused else LONGEST_PAUSE))
+        self.end_due = now + (REFUSED_DELETE_PAUSE if refused else LONGEST_PAUSE)
         return "may end" if refused and now >= self.received_at + TWELVE_HOURS else "keeps"
 
     def answered_late(
@@ -242,7 +243,7 @@ class Held:
         elif outcome is Outcome.CAPPED:
             self.capped = True
         elif outcome in RETRIED:
-            self.extend_due = (now, now + LONGEST_PAUSE)
+            self.extend_due = now + LONGEST_PAUSE
             self.troubled = self.wanted == "delete"
         return "keeps"
 
@@ -252,8 +253,7 @@ class Held:
         if counts_for < self.last_timeout:
             # A call by an old handle may end it sooner.
             margin = min(margin, counts_for / 3)
-        due = expires_at - margin
-        self.extend_due = (due, due)
+        self.extend_due = expires_at - margin
 
 
 class World:
@@ -321,37 +321,3 @@ class Reported:
     def check(self, held: Iterable[Key]) -> None:
         """Check that exactly these leases are held."""
         assert self._held.keys() == set(held)
-
-
-@dataclass(frozen=True)
-class Place:
-    """One place of a lease. `due` is None if the lease was found to be due."""
-
-    queue_url: str
-    kind: CallKind
-    due: float | None
-
-
-def places(book: LeaseBook) -> dict[Lease, list[Place]]:
-    """Return every place of every lease that has one."""
-    found: dict[Lease, list[Place]] = defaultdict(list)
-    for lane in book.agenda.lanes.values():
-        for due, number, lease in lane.waiting:
-            if number == lease.turn:
-                found[lease].append(Place(lane.queue_url, lane.kind, due))
-        for _, number, lease in lane.ready:
-            if number == lease.turn:
-                found[lease].append(Place(lane.queue_url, lane.kind, None))
-    return found
-
-
-def probes(book: LeaseBook) -> dict[tuple[str, CallKind], float]:
-    """Return when each lane that was refused a call may be probed."""
-    return {
-        key: lane.probe_at for key, lane in book.agenda.lanes.items() if lane.probe_at > -math.inf
-    }
-
-
-def in_flight(book: LeaseBook) -> dict[tuple[str, CallKind], int]:
-    """Return the number of calls that each lane counts as in flight."""
-    return {key: lane.in_flight for key, lane in book.agenda.lanes.items()}

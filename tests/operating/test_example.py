@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +18,6 @@ from tests.support.markdown import ROOT, blocks, commands
 from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web import direct_session
-from tests.support.workers import SAFE_ENV
 
 FOLDER = ROOT / "example_project"
 DEPLOY = FOLDER / "deploy"
@@ -146,59 +140,15 @@ def test_all_platforms_start_the_same_worker_and_end_it_the_same_way() -> None:
     assert pod("worker.yaml")["terminationGracePeriodSeconds"] == LONGEST_END
 
 
-def test_the_pods_name_only_what_is_there_and_their_site_can_start() -> None:
-    manifests = yaml.safe_load_all((DEPLOY / "kubernetes" / "shared.yaml").read_text())
-    shared = {(each["kind"], each["metadata"]["name"]) for each in manifests}
-    sources = "".join(path.read_text() for path in FOLDER.glob("*/*.py"))
-    read = set(re.findall(r'os\.environ\.get\(\s*"(\w+)"', sources)) | {"AWS_DEFAULT_REGION"}
-    for name in ("worker.yaml", "site.yaml"):
-        spec = pod(name)
-        (container,) = spec["containers"]
-        assert ("ServiceAccount", spec["serviceAccountName"]) in shared
-        claims = [each.get("persistentVolumeClaim") for each in spec["volumes"]]
-        (claim,) = filter(None, claims)
-        assert ("PersistentVolumeClaim", claim["claimName"]) in shared
-        mounts = {mount["name"] for mount in container["volumeMounts"]}
-        assert mounts == {volume["name"] for volume in spec["volumes"]}
-        assert spec["securityContext"]["runAsUser"] == 10001
-        assert {variable["name"] for variable in container["env"]} <= read
-    program, *arguments = container["args"]
-    done = subprocess.run(
-        [sys.executable, "-m", program, "--check-config", *arguments],
-        cwd=FOLDER,
-        env={**os.environ, **SAFE_ENV, "DJANGO_SECRET_KEY": "testing"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("kind", "asked"), [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
-)
-@pytest.mark.parametrize("status", [200, 503])
-def test_the_probes_of_a_worker_use_its_status_page(kind: str, asked: str, status: int) -> None:
+def test_the_probes_of_a_worker_use_its_status_page() -> None:
     (container,) = pod("worker.yaml")["containers"]
     assert {"name": "STUDIO_STATUS", "value": "127.0.0.1:9808"} in container["env"]
-
-    class StatusPage(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status if self.path == asked else 404)
-            self.end_headers()
-
-        def log_message(self, *args: Any) -> None:
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), StatusPage) as page:
-        threading.Thread(target=page.handle_request, daemon=True).start()
-        _, *arguments, code = container[kind]["exec"]["command"]
-        # A busy machine may take longer to answer.
-        code = code.replace("9808", str(page.server_port)).replace(
-            "timeout=5", f"timeout={PATIENCE}"
-        )
-        done = subprocess.run([sys.executable, *arguments, code], check=False)
-    assert done.returncode == (0 if status == 200 else 1)
+    for kind, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        program, *_, code = container[kind]["exec"]["command"]
+        compile(code, kind, "exec")
+        assert program == "python"
+        assert '"127.0.0.1", 9808' in code
+        assert f'"GET", "{path}"' in code
 
 
 @pytest.mark.filterwarnings("ignore:Tried to parse AWS:UserWarning")

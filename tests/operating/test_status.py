@@ -8,18 +8,16 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from select import select
 from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe import status
-from celery_sqs_heartbeat.observe.status import MAX_ANSWERS, MAX_WAITING, pages_of, serve
-from tests.support.observed import TOKEN, Gate, Observed, observed
+from celery_sqs_heartbeat.observe.status import MAX_WAITING, serve
+from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after each extension.
@@ -85,28 +83,6 @@ def idle_connections(scene: Observed, count: int, sent: bytes) -> Iterator[list[
 
 def status_of(answer: bytes) -> int:
     return int(answer.split(b" ")[1])
-
-
-def test_a_keeper_that_hangs_is_unhealthy_until_it_continues() -> None:
-    gate, is_inside = Gate(), threading.Event()
-
-    def hang(event: Event) -> None:
-        is_inside.set()
-        gate(event)
-
-    with observed(before=hang, terms=EAGER) as scene:
-        # From here on it is late after a second.
-        scene.keeper._least_threshold = 0.2
-        wait_until(lambda: get(scene, "/healthz").json()["status"] == "ok")
-        gate.shut()
-        scene.keeper.note_start(scene.receive("a"))
-        # Before, it may be late for a moment because the machine stalls.
-        assert is_inside.wait(PATIENCE)
-        wait_until(lambda: get(scene, "/healthz").status == 503)
-        assert get(scene, "/livez").json()["status"] == "late"
-        assert get(scene, "/leases").json()["health"]["status"] == "late"
-        gate.open()
-        wait_until(lambda: get(scene, "/healthz").status == 200)
 
 
 def test_every_answer_has_the_headers_that_keep_it_safe_and_no_handle(scene: Observed) -> None:
@@ -218,31 +194,6 @@ def request_threads() -> int:
     return sum("process_request" in each.name for each in threading.enumerate())
 
 
-def test_a_probe_is_answered_while_too_many_others_are(
-    scene: Observed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate, inside = threading.Event(), threading.Semaphore(0)
-
-    def hang() -> list[Any]:
-        inside.release()
-        gate.wait()
-        return []
-
-    monkeypatch.setattr(scene.keeper, "snapshot", hang)
-    with ThreadPoolExecutor(MAX_ANSWERS) as threads:
-        waiting = [threads.submit(get, scene, "/leases") for _ in range(MAX_ANSWERS)]
-        for _ in waiting:
-            assert inside.acquire(timeout=PATIENCE)
-        try:
-            with idle_connections(scene, 50, b""):
-                for _ in range(3):
-                    assert get(scene, "/leases").status == 503
-                    assert get(scene, "/healthz").status == 200
-        finally:
-            gate.set()
-        assert [each.result().status for each in waiting] == [200] * MAX_ANSWERS
-
-
 def test_a_fault_of_our_own_is_an_answer_and_a_log_line(
     scene: Observed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -259,16 +210,6 @@ def test_a_worker_runs_although_the_port_is_taken(
     assert serve(address, {}) is None
     (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith(f"sqs-heartbeat: no status page: sqs_heartbeat_status={address} can't")
-
-
-def test_ipv6_is_served(scene: Observed) -> None:
-    server = serve("[::1]:0", pages_of(scene.data, scene.metrics))
-    if server is None:
-        pytest.skip("this machine has no IPv6")
-    with socket.create_connection(("::1", server.port), PATIENCE) as client:
-        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n")
-        assert status_of(client.recv(65_536)) == 200
-    server.stop()
 
 
 def test_others_may_use_any_name_of_this_machine_and_need_the_token() -> None:

@@ -10,7 +10,6 @@ from celery_sqs_heartbeat.current import current_lease as current
 from celery_sqs_heartbeat.current.sharing import VARIABLE, unshare_table
 from tests.support.seated import share_board
 from tests.unit.asking import NOW, Worker
-from tests.unit.request_harness import desk as desk
 from tests.unit.scene import new_scene as new_scene
 from tests.unit.scene import scene as scene
 from tests.unit.simulating import clock as clock

@@ -45,6 +45,14 @@ def url_of(queue: str) -> str:
     return f"https://sqs.us-east-1.amazonaws.com/1/{queue}"
 
 
+def body_of(task_id: str, **headers: Any) -> str:
+    """Return the body of a task's message."""
+    content = {"task": "work", "id": task_id, **headers}
+    properties = {"delivery_info": {}, "delivery_tag": "", "body_encoding": "base64"}
+    sent = {"body": "W1tdLCB7fSwge31d", "headers": content, "properties": properties}
+    return json.dumps({**sent, "content-type": "application/json", "content-encoding": "utf-8"})
+
+
 def _work() -> None: ...
 
 
@@ -174,15 +182,11 @@ class Scene:
         """Have the keeper receive messages, and hand them over."""
         self.tell()
         for each in ids:
-            content = {"task": "work", "id": each, **headers}
-            properties = {"delivery_info": {}, "delivery_tag": "", "body_encoding": "base64"}
-            sent = {"body": "W1tdLCB7fSwge31d", "headers": content, "properties": properties}
-            sent |= {"content-type": "application/json", "content-encoding": "utf-8"}
             attributes = {"ApproximateReceiveCount": str(count)}
             if group is not None:
                 attributes |= {"MessageGroupId": group, "SequenceNumber": "1"}
             message = {"MessageId": each, "ReceiptHandle": handle or each, "Attributes": attributes}
-            message["Body"] = body or json.dumps(sent)
+            message["Body"] = body or body_of(each, **headers)
             self._hand_over(message)
 
     def tell(self) -> None:

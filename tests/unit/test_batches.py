@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 
-from celery_sqs_heartbeat.contrib import batches
-from celery_sqs_heartbeat.contrib.batches import Batch, guard_batches
+from celery_sqs_heartbeat.contrib.batches import guard_batches
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from tests.unit.scene import Scene
 
@@ -153,24 +151,6 @@ def test_a_job_that_the_pool_does_not_take_releases_its_messages(
     assert made.fates == [LOST, LOST]
 
 
-def test_a_job_that_ends_on_another_thread_as_the_flush_ends_settles_each_request_once(
-    new_batches: Callable[..., Batches], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Raced(deque[Any]):
-        """A queue whose last item another thread takes at the last moment."""
-
-        def popleft(self) -> Any:
-            if len(self) == 1:
-                self.clear()
-            return super().popleft()
-
-    made = new_batches()
-    made.scene.deliver("a", "b")
-    monkeypatch.setattr(batches, "deque", Raced)
-    Batch(list(made.scene.got.values()), made.pool).end()
-    assert made.fates == [LOST, HELD]
-
-
 def test_every_consumer_starts_its_own_flush_timer(new_batches: Callable[..., Batches]) -> None:
     # A lost connection clears the timers of Celery's event loop.
     task = new_batches().scene.task
@@ -213,19 +193,6 @@ def test_a_batch_does_not_run_if_a_message_of_it_was_released_while_it_waited(
     # What is still ours can't be taken out of the job.
     assert made.fates[1] == LOST
     assert ("task work[a] is not started: its message was released" in caplog.text) is is_released
-
-
-def test_a_job_runs_although_another_job_of_its_batch_has_settled_messages(
-    new_batches: Callable[..., Batches],
-) -> None:
-    made = new_batches(has_processes=False)
-    made.parts = 2
-    first, second = made.flush("a", "b")
-    first.accept_callback(1, 0.0)
-    made.scene.got["a"].acknowledge()
-    second.accept_callback(1, 0.0)
-    second.run()
-    assert made.ran == [["a", "b"]]
 
 
 def test_requests_that_wait_for_a_full_batch_end_with_their_consumer_and_running_ones_do_not(

@@ -1,10 +1,11 @@
-"""The tiers run every test, CI runs both tiers, and each promise of the README names its tests."""
+"""The tiers run every test, CI runs both, each promise names its tests, and addresses agree."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -99,3 +100,45 @@ def test_each_promise_names_tests_that_exist() -> None:
     there = {line.removeprefix(FOLDER) for line in collected.stdout.splitlines()}
     gone = promised() - there
     assert not gone, f"tests/acceptance/promises.py names tests that are gone: {sorted(gone)}"
+
+
+URLS = dict(
+    re.findall(
+        r'^(\w+) = "(.*)"$',
+        (ROOT / "pyproject.toml")
+        .read_text(encoding="utf-8")
+        .partition("[project.urls]\n")[2]
+        .partition("\n[")[0],
+        re.MULTILINE,
+    )
+)
+HOME = URLS["Repository"]
+NAME = HOME.rpartition("/")[2]
+MENTION = re.compile(rf"https?://[\w.-]+/[\w-]+/{NAME}\b")
+PATTERNS = ("*.md", "*.yml", "*.yaml", "*.toml", "*.py", "*.html", "*.js", "*.json", "*.txt")
+
+
+def mentions() -> Iterator[tuple[str, str]]:
+    """Yield each file that contains an address of a repository of this name, and the address."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PATTERNS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for path in listed.splitlines():
+        if (ROOT / path).is_file():
+            for address in MENTION.findall((ROOT / path).read_text(encoding="utf-8")):
+                yield path, address
+
+
+def test_all_mentions_of_the_repository_agree_with_pyproject() -> None:
+    found = list(mentions())
+    assert {path for path, _ in found} >= {"SECURITY.md", "docs/security.md", "mkdocs.yml"}
+    assert [(path, address) for path, address in found if address != HOME] == []
+
+
+@pytest.mark.parametrize("document", ["SECURITY.md", "docs/security.md"])
+def test_a_vulnerability_is_reported_privately(document: str) -> None:
+    assert f"({HOME}/security/advisories/new)" in (ROOT / document).read_text(encoding="utf-8")

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kombu import Connection, Queue
+from botocore.exceptions import ClientError
+from kombu import Connection, Consumer, Queue
+from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.leases.received_as import RecentEnds
 from celery_sqs_heartbeat.link.messages import read_queue
+from celery_sqs_heartbeat.sqs import sending
 from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, ConsumedQueue
 from celery_sqs_heartbeat.transport import FedChannel, Transport
 from celery_sqs_heartbeat.transport.binding import bind
@@ -24,7 +27,8 @@ from celery_sqs_heartbeat.transport.kombu_channel import (
     with_timeouts,
 )
 from celery_sqs_heartbeat.worker.shutdown import end_polls
-from tests.unit.scene import ATTRIBUTES, HIDDEN, Scene, url_of
+from tests.support.waiting import wait_until
+from tests.unit.scene import ATTRIBUTES, HIDDEN, Scene, body_of, url_of
 
 New = Callable[..., Scene]
 NOT_DELIVERED = "released 0 not delivered"
@@ -130,20 +134,7 @@ def test_messages_are_delivered_ten_in_a_turn_and_wake_the_thread_again(new_scen
         assert [*scene.got] == names[:count]
         assert scene.is_woken() is (count == 10)
     with pytest.raises(TimeoutError):
-        scene.connection.drain_events(timeout=0.0)
-
-
-def test_messages_beyond_the_prefetch_count_wait_until_a_slot_is_free(new_scene: New) -> None:
-    scene = new_scene(prefetch=1)
-    scene.deliver("a", "b")
-    assert [*scene.got] == ["a"]
-    assert scene.is_woken()
-    scene.channel.feed.fill()
-    assert not scene.is_woken()
-    scene.channel.basic_ack("a")
-    assert scene.is_woken()
-    scene.deliver()
-    assert [*scene.got] == ["a", "b"]
+        scene.connection.drain_events(timeout=0.01)
 
 
 def test_messages_wait_until_a_greenlet_is_free(new_scene: New) -> None:
@@ -330,13 +321,51 @@ def test_a_look_tells_the_keeper_what_has_changed_about_a_queue(
     assert [each.timeout for each in followed][-1:] == timeouts
 
 
+@pytest.mark.parametrize("is_got", [True, False], ids=["Queue.get", "a no-ack queue"])
+def test_messages_that_no_one_acks_are_not_leased(scene: Scene, *, is_got: bool) -> None:
+    message = {"MessageId": "a", "ReceiptHandle": "a", "Attributes": {}, "Body": body_of("a")}
+    scene.sqs.receive_message.return_value = {"Messages": [message]}
+    scene.channel.asynsqs = lambda queue: scene.sqs
+    queue, seen = Queue("q", channel=scene.channel), list[Any]()
+    scene.consumer.cancel()
+    if is_got:
+        seen.append(queue.get())
+        seen[0].ack()
+    else:
+        Consumer(scene.channel, [queue], on_message=seen.append, auto_declare=False).consume(True)
+        scene.connection.drain_events(timeout=1)
+    # kombu itself deletes it.
+    assert scene.sqs.delete_message.called
+    assert (len(seen), len(scene.keeper)) == (1, 0)
+
+
+def test_an_event_loop_delivers_what_arrives(new_scene: New) -> None:
+    before, hub = get_event_loop(), Hub()
+    set_event_loop(hub)
+    try:
+        scene, loop = new_scene(), hub.create_loop()
+        scene.arrive("a")
+        wait_until(lambda: next(loop) or "a" in scene.got)
+    finally:
+        set_event_loop(before)
+        hub.close()
+
+
+def test_without_permission_to_count_its_messages_a_queue_is_declared(scene: Scene) -> None:
+    denied = ClientError({"Error": {"Code": "AccessDenied"}}, "GetQueueAttributes")
+    scene.sqs.get_queue_attributes.side_effect = denied
+    assert Queue("q", channel=scene.channel).queue_declare().message_count == 0
+
+
 def test_a_channel_has_leases_only_while_a_heartbeat_is_bound(scene: Scene) -> None:
     def connect() -> Connection:
         queues = {"predefined_queues": {"q": {"url": url_of("q")}}}
         return Connection("sqs://k:s@", transport=Transport, transport_options=queues)
 
     with connect() as made:
-        assert type(made.channel()) is FedChannel
+        channel = made.channel()
+        assert type(channel) is FedChannel
+        assert hasattr(channel.sqs("q"), sending._GUARDED)
         bind(None)
         assert type(made.channel()) is SQS.Channel
         with connect() as before:

@@ -1,22 +1,31 @@
 """The table of leases in shared memory: what a task reads of its lease is never half or another's.
 
 Each lease has its place until it ends, also over its keeper's death. In a full table none counts as
-lost.
+lost. The processes of a worker's pool find the table, and no other processes do.
 """
 
 from __future__ import annotations
 
+import gc
+import os
+import stat
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from mmap import mmap
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from celery_sqs_heartbeat import NoLease, SqsHeartbeatError
+from celery_sqs_heartbeat.current import sharing
+from celery_sqs_heartbeat.current.sharing import VARIABLE, shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import (
     REACH,
-    RECORD_BYTES,
     Flag,
     LeaseBoard,
     Mark,
@@ -24,11 +33,11 @@ from celery_sqs_heartbeat.current.table import (
     Table,
     key_of,
 )
-from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.events import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
+from tests.support.seated import share_board
+from tests.support.workers import ROOT
 
 
 class Shown:
@@ -77,19 +86,6 @@ def shown() -> Shown:
     return Shown()
 
 
-def test_a_lease_is_read_from_its_place_as_it_was_shown_last(shown: Shown) -> None:
-    place = shown.show("a")
-    lease = shown.leases["a"]
-    lease.expires_at, lease.hidden_until = 1264.5, 1270.0
-    assert shown.show("a") == place
-    assert shown.record("a") == Record(Mark.HELD, 1264.5, 30.0, 10.0, Flag.CERTAIN, 1270.0)
-    # A redelivery continues the claim.
-    lease.add_handle("b")
-    lease.receipt_handle, lease.expires_at = "b", 38.0
-    shown.show("a")
-    assert shown.record("a").expires_at == 38.0
-
-
 @pytest.mark.parametrize(
     ("changes", "mark", "afterwards"),
     [
@@ -120,25 +116,6 @@ def test_a_lease_shows_its_state_and_how_it_ended_until_its_place_is_needed(
     assert (shown.place("a"), shown.mark("a")) == (None, Mark.GIVEN_BACK)
 
 
-def test_a_claim_stays_lost_when_another_on_the_same_message_follows_it(shown: Shown) -> None:
-    shown.show("before", "a")
-    shown.remove("a")
-    shown.show("b")
-    assert lease_of("a").key == lease_of("b").key
-    assert (shown.mark("a"), shown.mark("b")) == (Mark.GIVEN_BACK, Mark.HELD)
-    # One that begins again under its handle has its place again.
-    place = shown.place("a")
-    assert shown.show("a") == place
-    assert shown.mark("a") is Mark.HELD
-
-
-def test_the_place_that_is_free_for_longest_is_taken(shown: Shown) -> None:
-    places = shown.fill()
-    for number in (5, 2, 9):
-        shown.remove(f"f{number}")
-    assert [shown.show(each) for each in "abc"] == [places[5], places[2], places[9]]
-
-
 def test_in_a_full_table_no_lease_counts_as_lost(shown: Shown) -> None:
     places = shown.fill()
     assert sorted(place for place in places if place is not None) == list(range(REACH))
@@ -153,25 +130,6 @@ def test_in_a_full_table_no_lease_counts_as_lost(shown: Shown) -> None:
     # One that ended before it was shown takes nothing.
     shown.board.remove(lease_of("never"))
     assert (shown.place("never"), shown.table.is_short) == (None, False)
-
-
-def test_the_leases_of_a_dead_keeper_keep_their_places_and_others_get_those_that_are_free(
-    shown: Shown,
-) -> None:
-    places = shown.fill()
-    shown.show("late")
-    free = shown.place("f3")
-    shown.remove("f3")
-    shown.replace_keeper()
-    assert shown.mark("f3") is Mark.GIVEN_BACK
-    assert [shown.show(handle) for handle in shown.leases if handle != "late"] == [
-        place for place in places if place != free
-    ]
-    assert shown.show("late") == free
-    # Until the new keeper has shown all, one of them may have none.
-    assert shown.table.is_short
-    shown.board.note_all_shown()
-    assert not shown.table.is_short
 
 
 def test_a_record_that_is_half_written_is_not_read(
@@ -200,30 +158,6 @@ def test_a_record_that_is_half_written_is_not_read(
         assert shown.mark("a") is Mark.UNKNOWN
     monkeypatch.setattr(time, "sleep", sleep)
     assert shown.mark("a") is Mark.LOST
-
-
-def test_a_record_fits_a_line_of_the_cache_and_its_handle_may_be_any_string(shown: Shown) -> None:
-    shown.show(odd := "\ud800" + "x" * 2000)
-    assert shown.mark(odd) is Mark.HELD
-    assert len(shown.record(odd).pack(key_of(odd))) == RECORD_BYTES == 64
-
-
-class Silent:
-    """An SQS whose answers are useless."""
-
-    def send(self, call: Call, may_send: object) -> list[Outcome]:
-        return [Outcome.UNKNOWN] * len(call.entries)
-
-
-def test_a_keeper_still_shows_changes_after_it_was_stopped(shown: Shown) -> None:
-    keeper = ThreadKeeper(Silent(), terms=LeaseTerms.of(3_600), board=shown.board)
-    keeper.start()
-    for handle in ("a", "b"):
-        keeper.receive("https://q", {"MessageId": handle, "ReceiptHandle": handle})
-        assert shown.mark(handle) is Mark.HELD
-        keeper.let_expire(handle)
-        assert shown.mark(handle) is Mark.GIVEN_BACK
-        keeper.stop()
 
 
 changes = st.tuples(
@@ -265,3 +199,137 @@ def test_the_table_behaves_like_a_dict_also_over_deaths(
         for each, lease in shown.leases.items():
             assert shown.record(each) == Record.of(lease) or shown.mark(each) is Mark.UNKNOWN
         assert {shown.mark(each) for each in ended} <= {Mark.GIVEN_BACK, Mark.ACKED, Mark.UNKNOWN}
+
+
+READ = """
+from celery_sqs_heartbeat.current.table import key_of
+from celery_sqs_heartbeat.current.sharing import shared_table
+print(shared_table().read(key_of("a")).expires_at)
+"""
+nameless = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing is shared before or after a test. Files are created in the test's own folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sharing, "SHARED_MEMORY", str(tmp_path))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    yield tmp_path
+    unshare_table()
+    assert list(tmp_path.iterdir()) == []
+
+
+def run(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_the_table_exists_until_it_is_removed() -> None:
+    with pytest.raises(NoLease, match="--heartbeat-sqs"):
+        shared_table()
+    board = share_board(8)
+    lease = lease_of("a")
+    board.show(lease)
+    assert shared_table().read(key_of("a")).mark is Mark.HELD
+    unshare_table()
+    unshare_table()
+    with pytest.raises(NoLease):
+        shared_table()
+    # Its keeper's last calls may still be answered.
+    board.show(lease)
+    board.remove(lease)
+
+
+def open_files() -> int:
+    # What earlier tests left is closed when it is collected, which may happen in between.
+    gc.collect()
+    return len(os.listdir("/dev/fd"))
+
+
+@nameless
+def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
+    before = open_files()
+    board = share_board(8)
+    board.show(lease_of("a", expires_at=42.5))
+    assert list(folder.iterdir()) == []
+    # A fresh process, which inherits nothing.
+    assert run(READ).communicate()[0] == "42.5\n"
+    unshare_table()
+    del board
+    assert open_files() == before
+
+
+SHARE = """
+from celery_sqs_heartbeat.current.sharing import VARIABLE
+from tests.support.seated import share_board
+import os, sys
+share_board(8)
+print(os.environ[VARIABLE], flush=True)
+sys.stdin.read()
+"""
+
+
+@nameless
+def test_only_the_user_can_use_the_file_and_a_killed_worker_leaves_nothing_behind() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SHARE],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdout
+        path = Path(worker.stdout.readline().strip())
+        assert path.exists()
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        worker.kill()
+    assert not path.exists()
+    assert path.is_relative_to("/proc")
+
+
+def no_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+
+
+def no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "DESCRIPTORS", "/gone/{pid}")
+
+
+def descriptors_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = os.geteuid() + 1
+    monkeypatch.setattr(sharing.os, "geteuid", lambda: user)
+
+
+@pytest.mark.parametrize("system", [no_memory_files, no_descriptors, descriptors_of_root])
+def test_on_other_systems_the_file_has_a_name_and_only_the_user_can_use_it(
+    system: Callable[[pytest.MonkeyPatch], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system(monkeypatch)
+    board = share_board(8)
+    board.show(lease_of("a", expires_at=42.5))
+    (file,) = folder.iterdir()
+    assert os.environ[VARIABLE] == str(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run(READ).communicate()[0] == "42.5\n"
+
+
+@pytest.mark.parametrize(("leases", "size"), [(0, "1,704,000"), (100_000, "41,600,064")])
+def test_a_worker_that_can_not_share_a_table_is_refused_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch, leases: int, size: str
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(sharing, "mmap", full)
+    before = open_files()
+    with pytest.raises(SqsHeartbeatError, match=rf"{size} bytes: No space left.*/dev/shm"):
+        sharing.share_table(leases)
+    assert VARIABLE not in os.environ
+    assert open_files() == before
+    with pytest.raises(NoLease):
+        shared_table()
+    monkeypatch.setenv(VARIABLE, "/gone")
+    with pytest.raises(NoLease, match=r"can't be read: .*gone"):
+        shared_table()

@@ -11,7 +11,7 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome, loss_of
+from celery_sqs_heartbeat.leases.events import Event, EventKind, Outcome
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.worker.reports import LostLeaseHandler
 from tests.support.waiting import PATIENCE
@@ -22,27 +22,6 @@ RELEASED, LAPSING = EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING
 
 def loss(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -> Event:
     return event(kind, outcome=outcome, message_id=message, held_for=31.0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "outcome", "cause"),
-    [
-        (EventKind.LEASE_EXPIRED, None, "expired"),
-        (EventKind.LEASE_LOST, Outcome.LOST, "lost"),
-        (EventKind.LEASE_LOST, Outcome.MALFORMED, "lost"),
-        pytest.param(EventKind.LEASE_LOST, None, None, id="expired long ago: already reported"),
-        (EventKind.LEASE_CAPPED, None, "capped"),
-        (EventKind.LEASE_CAPPED, Outcome.CAPPED, "capped"),
-        (EventKind.LEASE_CAP_NEAR, None, None),
-        (EventKind.LEASE_EXTENDED, Outcome.DONE, None),
-        (EventKind.EXTENSION_FAILED, Outcome.THROTTLED, None),
-        (LAPSING, None, None),
-    ],
-)
-def test_expired_lost_and_capped_are_distinguished(
-    kind: EventKind, outcome: Outcome | None, cause: str | None
-) -> None:
-    assert loss_of(loss(kind, outcome)) == cause
 
 
 def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None:

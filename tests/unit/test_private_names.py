@@ -123,16 +123,3 @@ def test_overridden_names_are_checked(ours: type, theirs: str) -> None:
     overridden = {name for name in names if hasattr(resolve_name(theirs), name)}
     assert set(filter(is_private, overridden)) <= checked
     assert {name for name in checked if not is_private(name)} <= overridden
-
-
-def test_private_names_of_others_are_distinguished_from_our_own() -> None:
-    code = """
-self._own = pool.__class__
-self._a()
-pool.inner._b = super()._c()
-getattr(pool, '_d', None), hasattr(pool, 'public')
-import _e.more
-from celery._f import current, _g
-from celery_sqs_heartbeat.cli import _own
-"""
-    assert sorted(private_in(ast.parse(code), {"_own"})) == [f"_{each}" for each in "abcdefg"]

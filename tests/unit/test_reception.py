@@ -212,19 +212,6 @@ def test_after_a_full_answer_a_queue_has_as_many_polls_as_its_prefetch_has_room_
     assert [poll.waits for poll in scene.open] == [WAIT, 1, 1, 1][: len(requested)]
 
 
-@pytest.mark.parametrize("concurrency", [1, 8])
-def test_acks_make_room_for_a_poll_beside_an_open_one_once_it_is_worth_a_receive(
-    new_scene: NewScene, concurrency: int
-) -> None:
-    scene = new_scene(concurrency=concurrency)
-    scene.consume(consumed(STANDARD), limit=8, prefetch=8)
-    scene.answer(scene.open[0], count=8)
-    # The second one would be less than a quarter of the prefetch count.
-    for limit, requested in ((9, [1]), (10, [1]), (11, [1, 2])):
-        scene.reception.allow(1, limit, 8)
-        wait_until(lambda requested=requested: scene.counts() == requested)
-
-
 @pytest.mark.parametrize(
     ("concurrency", "last", "acked", "requested"),
     [

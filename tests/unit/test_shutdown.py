@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.platforms import EX_FAILURE
+from celery.worker import state
 from kombu.asynchronous import Hub
 
 from celery_sqs_heartbeat.common.threads import SignalSafeLock
@@ -189,6 +191,7 @@ def test_a_task_that_starts_as_the_worker_shuts_down_keeps_its_message(
     scene.pool.executor = SimpleNamespace(shutdown=shut_down, _shutdown=False)
     shutdown.release_unstarted(scene.heartbeat, scene.pool)
     assert scene.fate("waits for a thread") == ("held" if is_claimed else "released 0 shutdown")
+    assert scene.slots == ({"waits for a thread"} if is_claimed else set())
     assert request.claim_start() is is_claimed
 
 
@@ -208,6 +211,23 @@ def test_a_delivery_that_the_signal_interrupted_is_released_unless_it_has_its_re
     assert scene.fate("a") == "held"
     assert {scene.fate(each) for each in "bc"} == {"released 0 not delivered"}
     assert ["end"] in scene.linked.elsewhere.inbox.messages
+
+
+@pytest.mark.parametrize("error", [NotImplementedError("the pool cannot grow"), OSError(5, "down")])
+def test_a_broken_worker_ends_by_its_error_and_never_reconnects(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(state, "should_stop", None)
+    hub = Hub()
+    shutdown.end_worker(hub, error)
+    with pytest.raises(type(error)) as caught:
+        next(hub.create_loop())
+    hub.close()
+    # Celery looks at this before it connects again.
+    assert (caught.value, state.should_stop) == (error, EX_FAILURE)
+    monkeypatch.setattr(state, "should_stop", None)
+    shutdown.end_worker(None, error)
+    assert state.should_stop == EX_FAILURE
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_the_end_of_a_cancelled_task_is_a_failure_only_if_celery_has_not_announc
     [
         (KeyError("k"), KeyError),
         (Reject(requeue=True), Reject),
-        (ReleaseMessage(), ReleaseMessage),
+        (ReleaseMessage(reason="tenant is busy"), ReleaseMessage),
         pytest.param(None, LookupError, id="it could not be pickled"),
         pytest.param(TimeLimitExceeded(3), TimeLimitExceeded, id="it ran out of time"),
     ],
@@ -216,6 +216,7 @@ def test_a_release_delay_may_depend_on_the_error(
     is_wanted = known is ReleaseMessage
     assert scene.fate("a") == f"released 11 {'asked by task' if is_wanted else 'failed'}"
     assert ("task work[a] released its message" in caplog.text) is is_wanted
+    assert (": tenant is busy" in caplog.text) is is_wanted
 
 
 def test_a_thread_cannot_be_cancelled_and_its_task_goes_on(new_scene: New) -> None:

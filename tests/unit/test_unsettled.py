@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -115,14 +114,6 @@ def test_an_ack_on_its_way_to_kombu_is_left_alone(new_net: NewNet) -> None:
     assert (scene.fate("a"), forgotten) == ("held", [])
 
 
-def test_a_message_without_a_request_is_left_alone(new_net: NewNet) -> None:
-    scene, net, _ = new_net()
-    scene.consume(lambda message: None)
-    scene.deliver("a")
-    net.look()
-    assert scene.fate("a") == "held"
-
-
 def test_the_request_of_an_ended_lease_says_nothing_of_a_later_lease_on_its_message(
     new_net: NewNet,
 ) -> None:
@@ -141,21 +132,6 @@ def test_remaining_messages_are_released_at_the_end_with_any_pool(new_net: NewNe
     scene.got.clear()
     net.close()
     assert scene.fate("a") == RELEASED
-
-
-def test_a_request_is_freed_without_the_garbage_collector(new_net: NewNet) -> None:
-    scene, net, _ = new_net()
-    gc.collect()
-    gc.disable()
-    try:
-        freed = weakref.ref(scene.start("a")._watch)
-        scene.keeper.done("a")
-        scene.got.clear()
-        scene.pool.jobs.clear()
-        net.look()
-        assert freed() is None
-    finally:
-        gc.enable()
 
 
 def test_it_looks_on_the_event_loop_and_asks_again_when_a_call_was_lost(new_net: NewNet) -> None:

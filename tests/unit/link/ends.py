@@ -10,22 +10,27 @@ The steps of a script, each maybe after some seconds (`+21 makes extend m`):
   `begins release m` only begins them, once the keeper has heard; `answers done` answers one.
 - `dies`: the keeper dies, and another starts. The worker hears nothing more of the first.
 - `is m goal=hold`, `at-keeper m ...`, `unknown m`, `owns m=yes`, `left 1`: what holds now.
+- `get m1 m2 count=2`: the keeper receives messages of a group, which end with their numbers, and
+  hands over those that wait for no other. Their handles are "m1-2" and "m2-2". `waits m1-2=no`.
+- `releases m3-1 m1-1`: all calls are made and confirmed. These were releases, m1 being the last.
 - `channel 10`, `give 4`, `end 2`, `room 8`: a channel with a prefetch count, and its room.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from celery_sqs_heartbeat.current.table import RECORD_BYTES, Flag, key_of
 from celery_sqs_heartbeat.leases.events import Outcome
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from celery_sqs_heartbeat.leases.message import Arrived
 from tests.support.linked import CHANNEL, Linked, message_of
 from tests.unit.scripts import names_of, pairs
 
 QUEUE, START = "https://q", 1000.0
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+IN_ORDER = replace(TERMS, in_order=True)
 TIMES = {"expires_at", "hidden_until", "started_at"}
 
 
@@ -83,6 +88,15 @@ class Ends(Linked):
             case "dies", _:
                 self.die(0)
                 self.start()
+            case "get", _:
+                self._get([word for word in words if "=" not in word], pairs(words), result)
+            case "waits", _:
+                for name, expected in pairs(words).items():
+                    assert end.keeper.waits_behind(name) is expected
+            case "releases", _:
+                released = self._confirm_all()
+                assert sorted(released[:-1]) == sorted(words[:-1])
+                assert released[-1:] == words[-1:]
             case "keeper-releases", [name]:
                 end.keeper.release(name)
             case "keeper-drops", [name]:
@@ -154,6 +168,28 @@ class Ends(Linked):
         message = message_of(name, given.get("handle", name), given.get("count", 1))
         receive = self.receive if is_given else self.elsewhere.receive
         assert receive(QUEUE, message, TERMS, 30, given.get("poll", 0.0)).value == result
+
+    def _get(self, names: list[str], given: dict[str, Any], result: str) -> None:
+        end, count = self.elsewhere, given.get("count", 1)
+        for name in names:
+            message = message_of(name, f"{name}-{count}", count)
+            message["Attributes"] |= {"MessageGroupId": "g", "SequenceNumber": name[1:]}
+            receipt = end.receive(QUEUE, message, IN_ORDER, 30, 0.0)
+            assert not result or receipt.value == result
+        while end.waiting and not end.keeper.waits_behind(end.waiting[0].handle):
+            end.deliver(1)
+        end.keep()
+        self.worker.pull()
+
+    def _confirm_all(self) -> list[str]:
+        """Have SQS execute all calls. Return the handles of the releases, in their order."""
+        end, released = self.elsewhere, list[str]()
+        end.keeper.step()
+        while end.calls.out:
+            call = end.calls.answer(0, [Outcome.DONE])
+            released += [e.receipt_handle for e in call.entries if e.action is Action.RELEASE]
+            end.keeper.step()
+        return released
 
     def _step(self) -> str:
         self.elsewhere.keeper.step()

@@ -58,6 +58,14 @@ the table shows that a release is under way, and that it has ended:
 a message that has ended before it is handed over is not:
     arrive a; arrive b; keeper-drops a; keep; deliver; room -1; hear; unknown a; is b goal=hold;
     left 1
+nor is one that has ended on its way:
+    arrive m; deliver; keeper-drops m; pull; unknown m; left 0
+one whose task succeeded as it came again is deleted and not run:
+    channel 10; receive m; keeper-drops m; arrive m handle=n count=2; deliver; done m; pull; held 1;
+    take; at-keeper n goal=delete
+one that comes again before its end is reported is known only once:
+    receive m; release m; keeper-drops m; arrive m handle=n count=2; deliver; pull; unknown m;
+    is n goal=hold; left 1
 """
 DEAD = """
 what it had not handed over is released by the next:
@@ -119,6 +127,31 @@ doubts about a message survive it:
 what it knew of a message without a place in the table is lost:
     receive f1..f16; receive m; dies; is m is_exclusive=no
 """
+#: The order of a group, through what the worker hears late and through its keeper's death.
+GROUPS = """
+behind a message that was received again after its loss later ones wait:
+    get m1; +30.5 steps; get m1 count=2 -> redelivered; get m3; waits m3-1=yes; exchange; dies;
+    take; get m4; waits m4-1=yes
+waiting messages are released, and the first runs on:
+    get m1 m2 m3 m4; hear; dies; take; at-keeper m1-1 goal=hold; releases m2-1 m3-1 m4-1; exchange;
+    at-keeper m1-1 goal=hold; left 1; ending 0
+the first of those that waited is released last:
+    get m1 m2 m3 m4; done m1-1; exchange; releases; waits m2-1=no; hear; dies; take;
+    releases m3-1 m4-1 m2-1; exchange; left 0
+a later message waits for the one that runs:
+    get m1; dies; take; get m2; waits m2-1=yes; done m1-1; exchange; waits m2-1=yes; releases;
+    waits m2-1=no
+a failed message stops those that wait behind it:
+    get m1; dies; take; get m2 m3; release m1-1; exchange; releases m3-1 m2-1 m1-1
+so does a failure of which the dying keeper does not hear:
+    get m1 m2 m3; hear; release m1-1; dies; take; releases m2-1 m3-1 m1-1
+a lost lease stops nothing:
+    get m1; +31 steps; exchange; answers lost; exchange; get m2; waits m2-1=no; hear; dies; take;
+    release m1-1; exchange; releases; at-keeper m2-1 goal=hold
+nor does one of which no one knows yet:
+    get m1; +31 steps; exchange; get m2; waits m2-1=no; hear; dies; take; release m1-1; exchange;
+    releases; at-keeper m2-1 goal=hold
+"""
 #: A channel of a worker has a prefetch count. `room` is what its keeper may hand over.
 CREDIT = """
 room is said at once while little is left:
@@ -158,6 +191,11 @@ def test_when_a_keeper_dies(ends: Ends, script: str) -> None:
     ends.play(script)
 
 
+@table(GROUPS)
+def test_of_a_message_group_whose_keeper_dies(ends: Ends, script: str) -> None:
+    ends.play(script)
+
+
 @table(CREDIT)
 def test_of_credit(ends: Ends, script: str) -> None:
     assert least_beside(10) == 3
@@ -173,6 +211,7 @@ def test_a_message_arrives_with_its_channel_and_queue(ends: Ends) -> None:
     assert message.message["MessageId"] == "m"
     assert message.lease is ends.worker.find("m")
     assert message.lease.terms == TERMS
+    assert [each.message_id for each in ends.worker.snapshot()] == ["m"]
     assert not ends.worker.pull()
 
 

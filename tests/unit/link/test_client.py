@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
+import math
 from decimal import Decimal
 from typing import Any
 from unittest.mock import Mock, call
@@ -12,13 +10,11 @@ from unittest.mock import Mock, call
 import pytest
 
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.link import messages, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.sqs.queues import ConsumedQueue
 from tests.support.leases import lease_of
 from tests.support.linked import CHANNEL, Queue
-from tests.support.waiting import PATIENCE
 from tests.unit.link.ends import QUEUE, TERMS, Ends
 from tests.unit.link.pairs import Pair, in_child
 
@@ -98,6 +94,15 @@ def test_a_delay_of_any_numeric_type_is_sent_in_seconds(ends: Ends) -> None:
     assert ends.elsewhere.inbox.messages[-1] == ["release", "m", 2, "failed"]
 
 
+@pytest.mark.parametrize("delay", [math.inf, math.nan])
+def test_a_delay_that_is_not_a_finite_number_releases_nothing(ends: Ends, delay: float) -> None:
+    ends.play("receive m; exchange")
+    for keeper in (ends.worker, ends.elsewhere.keeper):
+        with pytest.raises((OverflowError, ValueError)):
+            keeper.release("m", delay)
+    ends.play("ending 0; quiet")
+
+
 def test_only_events_that_a_worker_needs_are_reported(ends: Ends) -> None:
     ends.play("receive m; start m; push; take; +21 begins extend m; answers done; quiet")
     ends.play("+21 begins extend m; answers lost")
@@ -157,55 +162,6 @@ def test_orders_about_receiving_are_handled(ends: Ends) -> None:
 # -- Threads, handlers, processes ----------------------------------------------------------------
 
 
-def test_threads_may_use_it_at_the_same_time(ends: Ends) -> None:
-    def use(name: str) -> None:
-        for number in range(1, 51):
-            assert ends.worker.note_start(f"{name}{number}")
-            assert ends.worker.done(f"{name}{number}")
-
-    for name in "abcd":
-        ends.play(f"receive {name}1..{name}50")
-    threads = [threading.Thread(target=use, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert ends.worker.ending == 200
-    kinds = [each[0] for each in ends.elsewhere.inbox.messages]
-    assert (kinds.count("started"), kinds.count("done")) == (200, 200)
-
-
-@pytest.fixture
-def _usr1() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGUSR1)
-    yield
-    signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.usefixtures("_usr1")
-def test_a_signal_handler_is_deferred_until_the_change_is_made(ends: Ends) -> None:
-    worker, seen = ends.worker, list[Goal]()
-
-    class Interrupting(Queue):
-        def post(self, message: Any) -> None:
-            super().post(message)
-            if message[0] == "done":
-                signal.raise_signal(signal.SIGUSR1)
-
-    def handle(*_: Any) -> None:
-        if not worker.defer(lambda: signal.raise_signal(signal.SIGUSR1)):
-            lease = worker.find("b")
-            assert lease is not None
-            seen.append(lease.goal)
-            worker.release("b", 0, "worker stops")
-
-    signal.signal(signal.SIGUSR1, handle)
-    worker.attach(Interrupting(), ())  # type: ignore[arg-type]
-    ends.play("receive a; receive b; done a; is b goal=release")
-    assert seen == [Goal.HOLD]
-    assert not worker.defer(lambda: None)
-
-
 def test_in_a_forked_child_every_method_does_nothing(ends: Ends) -> None:
     worker, pair = ends.worker, Pair()
     worker.attach(pair.wire, ())
@@ -216,23 +172,17 @@ def test_in_a_forked_child_every_method_does_nothing(ends: Ends) -> None:
     def does_nothing() -> bool:
         # As the attendant has every forked child do.
         worker.leave_to_parent()
-        assert not worker.pull()
-        for say in (worker.done, worker.release, worker.note_start, worker.let_expire):
-            assert not say("m")
-        assert not worker.disown("m")
+        says = (worker.done, worker.release, worker.note_start, worker.let_expire, worker.disown)
+        assert not any(say("m") for say in says)
         worker.allow(CHANNEL, lambda: (1, 1))
         worker.cancel(CHANNEL, "q")
         worker.close(CHANNEL)
         worker.end_receiving()
-        assert (worker.owns("m"), worker.is_lost("m"), worker.is_disowned("m")) == (
-            True,
-            False,
-            False,
-        )
-        assert (worker.find("m"), worker.snapshot()) == (None, ())
+        asked = (worker.owns("m"), worker.is_lost("m"), worker.find("m"), worker.snapshot())
+        assert asked == (True, False, None, ())
         worker.say("tick")
         worker.order("pool", [])
-        return not worker.defer(lambda: None)
+        return not (worker.pull() or worker.is_disowned("m") or worker.defer(lambda: None))
 
     assert in_child(does_nothing)
     assert pair.read_all() == []

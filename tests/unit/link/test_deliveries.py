@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.link.deliveries import MOST_READ, Inlet, Outlet, delivery_sockets
+from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.watching import wait_readable
 from tests.fuzz.shapes import FUZZ
@@ -37,25 +36,11 @@ def message_of(body: str | None, **more: Any) -> dict[str, Any]:
 
 
 class Ends:
-    """Both ends. The keeper's may be replaced."""
+    """Both ends."""
 
     def __init__(self) -> None:
-        ours, self._theirs = delivery_sockets()
-        self.inlet = Inlet(ours.detach())
-        self.outlets: list[Outlet] = []
-        self.replace()
-
-    def replace(self) -> None:
-        """Let another keeper send. The last one sends no more, even what it has not sent yet."""
-        for outlet in self.outlets:
-            with outlet._lock:
-                outlet._packets.clear()
-        number = len(self.outlets) + 1
-        self.outlets.append(Outlet(os.dup(self._theirs.fileno()), number))
-
-    @property
-    def outlet(self) -> Outlet:
-        return self.outlets[-1]
+        ours, theirs = delivery_sockets()
+        self.inlet, self.outlet = Inlet(ours.detach()), Outlet(theirs.detach(), 1)
 
     def send(self, *messages: Mapping[str, Any]) -> bool:
         given: Sequence[tuple[Message, Mapping[str, Any]]] = [
@@ -71,18 +56,9 @@ class Ends:
             found += self.inlet.read()
         return found
 
-    def fill(self) -> int:
-        """Send until the socket takes no more. Return how many messages were sent."""
-        sent = 1
-        while self.send(message_of("x" * 10_000)):
-            sent += 1
-        return sent
-
     def close(self) -> None:
         self.inlet.close()
-        for outlet in self.outlets:
-            close_outlet(outlet)
-        self._theirs.close()
+        close_outlet(self.outlet)
 
 
 @pytest.fixture
@@ -107,52 +83,15 @@ def test_messages_arrive_as_they_were_sent(used: Ends, sent: list[dict[str, Any]
     assert used.read(len(sent)) == [([number, "q"], each) for number, each in enumerate(sent)]
 
 
-def test_ten_messages_of_the_largest_size_arrive_together(ends: Ends) -> None:
-    sent = [message_of(chr(ord("a") + number) * LARGEST) for number in range(10)]
-    assert not ends.send(*sent)
-    assert [message for _, message in ends.read(10)] == sent
-
-
-def test_what_is_sent_to_a_full_socket_follows_in_order_when_the_worker_reads(ends: Ends) -> None:
-    sent = 0
-    while ends.send(message_of(str(sent) + "x" * 10_000)):
-        sent += 1
-    # This returns at once, although no one reads.
-    assert not ends.send(message_of("the last"))
-    found = [message["Body"].rstrip("x") for _, message in ends.read(sent + 2)]
-    assert found == [*(str(number) for number in range(sent + 1)), "the last"]
-    assert ends.send(message_of("later"))
-    assert ends.read(1) == [([0, "q"], message_of("later"))]
-
-
-def test_the_unfinished_message_of_a_dead_keeper_is_dropped(ends: Ends) -> None:
-    ends.send(message_of("whole"))
-    assert not ends.send(message_of("b" * LARGEST))
-    ends.replace()
-    found = ends.inlet.read()
-    while more := ends.inlet.read():
-        found += more
-    assert [message for _, message in found] == [message_of("whole")]
-    assert ends.send(message_of("of the next"))
-    assert ends.read(1) == [([0, "q"], message_of("of the next"))]
-
-
 def test_a_worker_that_goes_stops_no_keeper(ends: Ends) -> None:
-    ends.fill()
+    while ends.send(message_of("x" * 10_000)):
+        pass
     ends.inlet.close()
     assert (ends.inlet.fileno(), ends.inlet.read()) == (-1, [])
     assert ends.inlet.allow(1, 1, 1, 1)
     wait_until(lambda: not ends.outlet._packets)
     assert ends.send(message_of("b" * LARGEST))
     assert not ends.outlet.read_rooms(lambda *room: None)
-
-
-def test_one_read_does_not_take_long(ends: Ends) -> None:
-    for _ in range(100):
-        ends.send(message_of("x" * 10_000))
-    size = sum(len(message["Body"]) for _, message in ends.inlet.read())
-    assert size <= MOST_READ + LARGEST
-    ends.read(100 - size // 10_000)
 
 
 # -- Room ---------------------------------------------------------------------------------------
@@ -166,28 +105,16 @@ def rooms(outlet: Outlet) -> list[tuple[int, int, int]]:
     return found
 
 
-def test_the_room_of_each_channel_arrives(ends: Ends) -> None:
-    assert ends.inlet.allow(1, 3, 10, 4)
-    assert ends.inlet.allow(1, 4, -2, 0)
-    assert ends.inlet.allow(1, 3, (1 << 63) - 1, 4)
-    # Only the last word on a channel counts.
-    assert rooms(ends.outlet) == [(3, (1 << 63) - 1, 4), (4, -2, 0)]
-
-
-def test_room_for_another_keeper_is_dropped(ends: Ends) -> None:
-    ends.inlet.allow(1, 3, 10, 4)
-    ends.replace()
-    ends.inlet.allow(2, 3, 5, 4)
-    assert rooms(ends.outlet) == [(3, 5, 4)]
-
-
 def test_room_that_no_keeper_reads_must_be_said_again(ends: Ends) -> None:
+    # The keeper with another number is gone.
+    ends.inlet.allow(2, 3, 10, 4)
     while ends.inlet.allow(1, 3, 10, 4):
         pass
-    ends.replace()
-    assert rooms(ends.outlet) == []
-    assert ends.inlet.allow(2, 3, 5, 4)
-    assert rooms(ends.outlet) == [(3, 5, 4)]
+    assert rooms(ends.outlet)[0] == (3, 10, 4)
+    assert ends.inlet.allow(1, 3, (1 << 63) - 1, 4)
+    assert ends.inlet.allow(1, 4, -2, 0)
+    # Only the last word on a channel counts.
+    assert rooms(ends.outlet) == [(3, (1 << 63) - 1, 4), (4, -2, 0)]
 
 
 def test_a_system_without_sequenced_packets_has_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,27 +30,20 @@ from celery_sqs_heartbeat.current.sharing import (
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import NOT_DELIVERED
-from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import child as child_module
 from celery_sqs_heartbeat.link import keeper_main
-from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.child import KeeperProcess
-from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
+from celery_sqs_heartbeat.link.deliveries import Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Wire
-from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.messages import Hello, reach
+from celery_sqs_heartbeat.link.messages import Hello
 from celery_sqs_heartbeat.link.serving import KeeperEnd
-from celery_sqs_heartbeat.link.watching import WatchedProcess, signals_held_back
+from celery_sqs_heartbeat.link.watching import WatchedProcess
 from celery_sqs_heartbeat.receiving.reception import Reception
-from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from tests.support.leases import lease_of
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.link.pairs import Far, pack
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
-#: The log line about a keeper that ends too early.
-REPLACED = "another starts"
 #: A keeper without a sign of life counts as hanging after so many seconds, which are more than a
 #: stall of the machine. A flush may take longer.
 HANG_SECONDS, FLUSH_SECONDS = 6.0, 9.0
@@ -130,6 +123,17 @@ def test_a_keeper_without_a_hello_exits_when_the_link_is_closed(
     assert started.child.describe_end() == "exit status 0"
 
 
+def test_a_keeper_that_has_finished_exits_at_once_regardless_of_atexit_handlers(
+    start: Callable[[], Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = f"import atexit, time\natexit.register(time.sleep, {2 * PATIENCE})\n"
+    monkeypatch.setattr(child_module, "_RUN", code + child_module._RUN)
+    started = start()
+    started.greet()
+    started.say("stop", 0.1)
+    wait_until(started.child.has_ended)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGRTMIN + 5])
 def test_the_end_of_a_killed_keeper_is_described_by_its_signal(
     start: Callable[[], Started], number: int
@@ -186,84 +190,6 @@ def test_a_hello_of_another_version_ends_the_keeper_and_advises_a_restart() -> N
         done = subprocess.run(command, pass_fds=given, capture_output=True, text=True)
         assert (done.returncode, Table(file.memory).tick) == (1, 0.0)
     assert "restart the worker" in done.stderr
-
-
-def test_this_process_gets_the_signals_that_were_held_back_afterwards() -> None:
-    got: list[int] = []
-    before = signal.signal(signal.SIGUSR1, lambda number, _: got.append(number))
-    try:
-        with signals_held_back():
-            # Sent to this thread: another thread of the test runner could take a signal that is
-            # sent to the process.
-            signal.raise_signal(signal.SIGUSR1)
-            assert got == []
-        assert got == [signal.SIGUSR1]
-        assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-# -- Its worker's end ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def attendant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attendant]:
-    """A worker's attendant. It holds a message whose delete is never answered."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    for name in ("_LOOKS", "_BUSY_LOOKS", "_START_LOOKS"):
-        monkeypatch.setattr(child_module, name, HANG_SECONDS / child_module.LOOK_SECONDS)
-    table = share_table(8)
-    ours, theirs = delivery_sockets()
-    with socket.create_server(("127.0.0.1", 0)) as silent, theirs:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        keys = {"access_key": "k", "secret_key": "s"}
-        config = BrokerConfig(endpoint_url=url, region="us-east-1", use_ssl=False, **keys)
-        held = HeldMessages(table)
-        keeper = LinkedKeeper(held, Inlet(ours.detach()))
-        keeper.order(*reach(config, f"{url}/1/q", 10.0, url))
-        held.add(lease_of("m", queue_url=f"{url}/1/q", expires_at=keeper.now() + 30), {})
-        keeper.done("m")
-        made = Attendant(
-            keeper=keeper,
-            hello=Hello(pid=os.getpid()),
-            table=table,
-            descriptors=(theirs.fileno(), shared_descriptor()),
-            on_event=lambda event: None,
-        )
-        yield made
-        keeper.close_inlet()
-    unshare_table()
-
-
-def test_a_keeper_that_is_killed_while_it_flushes_has_a_successor_that_takes_its_time(
-    attendant: Attendant, caplog: pytest.LogCaptureFixture
-) -> None:
-    attendant.begin()
-    attendant.start()
-    wait_until(lambda: bool(attendant.stats))
-    first = attendant.pid
-    assert first is not None
-    stopping = threading.Thread(target=attendant.stop, args=(FLUSH_SECONDS,))
-    stopping.start()
-    os.kill(first, signal.SIGKILL)
-    stopping.join()
-    # That its flush takes longer than a hang is no reason to replace it.
-    assert caplog.text.count(REPLACED) == 1
-    assert attendant.pid != first
-    assert attendant.keeper.ending == 1
-
-
-def test_a_keeper_that_has_finished_exits_at_once_regardless_of_atexit_handlers(
-    attendant: Attendant, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    code = f"import atexit, time\natexit.register(time.sleep, {2 * PATIENCE})\n"
-    monkeypatch.setattr(child_module, "_RUN", code + child_module._RUN)
-    monkeypatch.setattr(attending, "_END_SECONDS", PATIENCE)
-    attendant.begin()
-    attendant.start()
-    attendant.stop(0.1)
-    assert REPLACED not in caplog.text
-    assert "did not exit in time" not in caplog.text
 
 
 # -- Its life, on a thread -----------------------------------------------------------------------

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +19,6 @@ from celery_sqs_heartbeat.link.watching import (
     WatchedProcess,
     WorkerLoop,
     WorkerProcesses,
-    wait_readable,
 )
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import wait_until
@@ -151,34 +148,6 @@ def test_ended_processes_leave_no_descriptor_open(start: Start) -> None:
         wait_until(lambda pid=process.pid: not processes.may_run(pid))
         processes.note_pool([])
     assert len(os.listdir("/dev/fd")) == before
-
-
-def test_a_descriptor_with_a_high_number_can_be_waited_for() -> None:
-    """A worker with a thousand connections that replaces its keeper has such a descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 1_030
-    if soft <= wanted:
-        if hard != resource.RLIM_INFINITY and hard <= wanted:
-            pytest.skip("the system allows no such number")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 10, hard))
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        os.dup2(ours.fileno(), wanted)
-        try:
-            assert not wait_readable([wanted], 0)
-            theirs.send(b"x")
-            assert wait_readable([wanted], 0)
-        finally:
-            os.close(wanted)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_closed_connection_is_readable_and_no_descriptor_never_is() -> None:
-    ours, theirs = socket.socketpair()
-    with ours:
-        theirs.close()
-        assert wait_readable([ours.fileno()], None)
-    assert not wait_readable([], 0.01)
 
 
 #: A loop that may wait for 20 s. `look 5 stalled` is a check 5 s later, which finds a stall.

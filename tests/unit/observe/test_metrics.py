@@ -1,21 +1,30 @@
-"""The metrics of one keeper, in Prometheus's text format."""
+"""The metrics of one keeper, for Prometheus and OpenTelemetry, and its spans."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from celery_sqs_heartbeat.common.journal_facts import JournalStats
 from celery_sqs_heartbeat.leases.events import EventKind, Outcome
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.metrics import Metrics
+from celery_sqs_heartbeat.observe.otel import OtelObserver
 from celery_sqs_heartbeat.observe.watched import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import Observed
-from tests.support.waiting import PATIENCE
 from tests.unit.observe.happening import event, one_of_each
 
 
@@ -40,22 +49,6 @@ def count(*events: object) -> Metrics:
     for each in events:
         metrics(each)  # type: ignore[arg-type]
     return metrics
-
-
-def test_every_metric_of_the_catalogue_is_shown_under_its_name() -> None:
-    scene = Observed()
-    scene.receive("a")
-    scene.receive_in_order("A17", 1)
-    for each in one_of_each():
-        scene.metrics(each)
-    scene.keeper.step()
-    # Only a running keeper has the time of its last tick.
-    scene.keeper.start()
-    shown = {sample.name for sample in samples(scene.metrics)}
-    for metric in METRICS:
-        suffix = "_count" if metric.kind == "histogram" else ""
-        assert metric.series + suffix in shown
-    scene.keeper.stop()
 
 
 @pytest.mark.parametrize(
@@ -167,29 +160,6 @@ def test_gauges_are_read_when_they_are_scraped() -> None:
     assert value(metrics, "in_flight_messages", queue="orders") == 0
 
 
-def test_groups_and_messages_behind_are_counted_only_on_fifo_queues() -> None:
-    scene = Observed()
-    scene.receive("a")
-    handles = [scene.receive_in_order("A17", number) for number in range(3)]
-    scene.receive_in_order("B4", 7)
-    names = ("message_groups", "messages_behind", "stopped_groups")
-
-    def values(queue: str) -> list[float | None]:
-        return [value(scene.metrics, name, queue=queue) for name in names]
-
-    assert values("orders.fifo") == [2, 2, 0]
-    assert values("orders") == [None, None, None]
-    scene.keeper.release(handles[0], 40, cause="failed")
-    assert values("orders.fifo") == [2, 0, 0]
-    scene.keeper.start()
-    assert scene.keeper.flush(PATIENCE)
-    assert values("orders.fifo") == [1, 0, 1]
-    scene.keeper.stop()
-    assert value(scene.metrics, "group_stops_total", queue="orders.fifo", cause="failed") == 1
-    assert value(scene.metrics, "group_stops_total", cause="group stopped") is None
-    assert value(scene.metrics, "releases_total", cause="group stopped") == 2
-
-
 def test_workers_of_one_process_do_not_clash_and_can_share_a_registry() -> None:
     registry, other = CollectorRegistry(), Metrics()
     registry.register(count(event(EventKind.TASK_STARTED)))
@@ -203,3 +173,107 @@ def test_names_follow_prometheus() -> None:
         assert bool(metric.buckets) is (metric.kind == "histogram")
         assert metric.help.endswith(".")
     assert len({metric.series for metric in METRICS}) == len(METRICS)
+
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
+    """The reader of the global meter provider."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
+    return reader
+
+
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    yield exporter
+    provider.shutdown()
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
+    """Return the data points by the name of their metric."""
+    data = reader.get_metrics_data()
+    assert data
+    return {
+        metric.name: list(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def test_the_metrics_are_those_of_prometheus(reader: InMemoryMetricReader) -> None:
+    scene = Observed()
+    scene.receive("a")
+    scene.receive_in_order("A17", 1)
+    # Only a running keeper has the time of its last tick.
+    scene.keeper.start()
+    observer = OtelObserver()
+    observer.watch(scene.keeper, JournalStats, scene.polled.view)
+    for each in one_of_each():
+        observer(each)
+    told = points(reader)
+    assert set(told) == {f"sqs_heartbeat.{metric.name}" for metric in METRICS}
+    (extensions,) = told["sqs_heartbeat.extensions"]
+    assert (extensions.value, extensions.attributes) == (1, {"queue": "orders"})
+    (slack,) = told["sqs_heartbeat.extension_slack"]
+    assert (slack.sum, slack.explicit_bounds[-1]) == (12.0, 3600.0)
+    assert [each.value for each in told["sqs_heartbeat.in_flight_messages"]] == [1, 1]
+    scene.keeper.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (EventKind.LEASE_EXTENDED, "extend"),
+        (EventKind.MESSAGE_RELEASED, "release"),
+        (EventKind.LEASE_LOST, "lost"),
+        (EventKind.LEASE_EXPIRED, "lost"),
+        (EventKind.LEASE_CAPPED, "lost"),
+    ],
+)
+def test_events_of_a_message_are_spans_of_its_trace(
+    exporter: InMemorySpanExporter, kind: EventKind, name: str
+) -> None:
+    OtelObserver(lambda event: TRACEPARENT)(event(kind, seconds=2.0))
+    span = one(exporter)
+    # It lasts as long as its call.
+    assert (span.end_time or 0) - (span.start_time or 0) >= 2_000_000_000
+    assert (span.name, span.parent and span.parent.span_id) == (
+        f"sqs_heartbeat.{name}",
+        int(SPAN, 16),
+    )
+    assert span.context.trace_id == int(TRACE, 16)
+    assert dict(span.attributes or {})["messaging.message.id"] == "m"
+    assert "SECRET" not in span.to_json()
+
+
+def one(exporter: InMemorySpanExporter) -> ReadableSpan:
+    (span,) = exporter.get_finished_spans()
+    return span
+
+
+def test_a_broken_traceparent_begins_a_new_trace(exporter: InMemorySpanExporter) -> None:
+    OtelObserver(lambda event: "nonsense")(event(EventKind.LEASE_EXTENDED))
+    assert one(exporter).parent is None
+
+
+def test_the_trace_of_a_message_is_remembered_until_its_lease_ends(
+    exporter: InMemorySpanExporter,
+) -> None:
+    known = [TRACEPARENT]
+    observer = OtelObserver(lambda event: known.pop() if known else None)
+    observer(event(EventKind.TASK_STARTED))
+    observer(event(EventKind.LEASE_EXTENDED))
+    observer(event(EventKind.MESSAGE_RELEASED))
+    observer(event(EventKind.MESSAGE_RELEASED))
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert names == ["sqs_heartbeat.extend", "sqs_heartbeat.release"]
