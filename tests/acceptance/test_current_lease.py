@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.scene import Scene
 from tests.support.faults import fail_entries
-from tests.support.releases import CHANGE
+from tests.support.recording import CHANGE
 
 NewScene = Callable[..., Scene]
 #: How prefork starts its processes, which read their leases in shared memory. Celery has the

@@ -17,8 +17,7 @@ import pytest
 from tests.acceptance.processes import keepers_of, living
 from tests.acceptance.record import CHANGE, wait_for_extensions
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
-from tests.support.answers import Body
-from tests.support.faults import Effect, forward_after
+from tests.support.faults import Body, Effect, forward_after
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]

@@ -13,9 +13,8 @@ import psutil
 
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.support.markdown import ROOT, blocks, commands
-from tests.support.shell import Shell
+from tests.support.shell import Shell, direct_session
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.web import direct_session
 
 LAMBDA, HEROKU = "docs/howto/lambda.md", "docs/howto/heroku.md"
 COUNTS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

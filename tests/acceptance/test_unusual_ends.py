@@ -13,8 +13,7 @@ from tests.acceptance.ends import ENDS, GREEN_ENDS
 from tests.acceptance.processes import is_zombie, living
 from tests.acceptance.record import CHANGE, DEAD_POLL
 from tests.acceptance.scene import LONG, Scene
-from tests.support.answers import Answer, Body
-from tests.support.faults import Forward
+from tests.support.faults import Answer, Body, Forward
 
 NewScene = Callable[..., Scene]
 

@@ -23,8 +23,7 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.worker.shutdown import end_polls
-from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, deny, fail, first
+from tests.support.faults import Answer, Body, Forward, deny, fail, first
 from tests.support.held_polls import HeldPolls
 from tests.support.insides import slots_taken
 from tests.support.joined import Joined

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.process import start_fresh
 from tests.support.waiting import wait_until
 from tests.support.warm.client import Forked, run_forked
+from tests.support.workers import start_fresh
 
 #: Prints what a process sees of itself. Names that differ from run to run are omitted.
 TELL = """

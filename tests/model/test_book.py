@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.events import EventKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
 from tests.model.machine import BookMachine
-from tests.support.scale import scaled
+from tests.support.environment import scaled
 from tests.unit.book_harness import BookHarness, summary
 
 #: `MODEL_EXAMPLES=20000 pytest tests/model` tries more, with other examples each time.

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.reading import FetchError, fetched
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
-from tests.support.s3 import BUCKET, serving, upload
+from tests.support.aws import BUCKET, serving, upload
 
 JOURNAL = f"s3://{BUCKET}/prod/eu"
 KEYS = [

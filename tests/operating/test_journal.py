@@ -20,8 +20,8 @@ from celery_sqs_heartbeat.journal import folder
 from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.reading import closed_segments, read_journal
+from tests.support.aws import environment, new_server
 from tests.support.markdown import blocks
-from tests.support.s3 import environment, new_server
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import ROOT
 from tests.unit.journal.samples import event_of, files_in, frames_of

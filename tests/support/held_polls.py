@@ -7,8 +7,7 @@ import queue
 import threading
 from typing import Any
 
-from tests.support.answers import Answer, Body, error
-from tests.support.faults import Effect, Forward
+from tests.support.faults import Answer, Body, Effect, Forward, error
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE
 

@@ -20,11 +20,12 @@ from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deliveries import Inlet, Outlet, delivery_sockets
 from celery_sqs_heartbeat.link.frames import Message, write
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
-from celery_sqs_heartbeat.link.messages import read_config, read_event
+from celery_sqs_heartbeat.link.messages import read_config
 from celery_sqs_heartbeat.link.serving import KeeperEnd, LinkedLeases
 from celery_sqs_heartbeat.receiving.reception import MessageSender, Reception
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from tests.support.linked import Queue, take_report
 from tests.support.waiting import wait_until
 
 #: Places in the table: more than the leases of any test.
@@ -47,24 +48,17 @@ class PollClients(ClientPool):
         return super().__call__(queue_url)
 
 
-class _Wire:
+class _Wire(Queue):
     """Passes each message on to the keeper's end, at its flush."""
 
     def __init__(self, take: Callable[[list[Any]], object]) -> None:
+        super().__init__()
         self._take = take
-        self._posted: list[list[Any]] = []
-        self.is_broken = False
-
-    def post(self, message: Message) -> None:
-        self._posted.append(json.loads(write(message)))
 
     def flush(self) -> bool:
-        while self._posted:
-            self._take(self._posted.pop(0))
+        while self.messages:
+            self._take(self.messages.popleft())
         return True
-
-    def close(self) -> None:
-        self.is_broken = True
 
 
 class Joined:
@@ -191,8 +185,4 @@ class Joined:
                     self._take_report(said)
 
     def _take_report(self, said: Message) -> None:
-        match json.loads(write(said)):
-            case ["event", list(values)]:
-                self.worker.note_event(read_event(values))
-            case other:
-                assert self.worker.take(other), other
+        take_report(self.worker, json.loads(write(said)))

@@ -18,8 +18,7 @@ from celery_sqs_heartbeat.current import sharing
 from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.current.table import REACH
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
-from tests.support.leases import TERMS, lease_of
-from tests.support.seated import share_board
+from tests.support.leases import TERMS, lease_of, share_board
 from tests.support.tasks import app, run_in_task, sqs_message
 from tests.support.waiting import PATIENCE
 from tests.unit.asking import MESSAGE, NOW, Worker, why_not

@@ -19,8 +19,7 @@ from celery_sqs_heartbeat.current import sharing
 from celery_sqs_heartbeat.current.sharing import VARIABLE, shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import Mark, key_of
 from celery_sqs_heartbeat.leases.lease import LeaseStatus
-from tests.support.leases import lease_of
-from tests.support.seated import share_board
+from tests.support.leases import lease_of, share_board
 from tests.support.workers import ROOT
 
 #: How often a record is read while it is changed as fast as possible.
@@ -96,7 +95,7 @@ def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
 
 SHARE = """
 from celery_sqs_heartbeat.current.sharing import VARIABLE
-from tests.support.seated import share_board
+from tests.support.leases import share_board
 import os, sys
 share_board(8)
 print(os.environ[VARIABLE], flush=True)
@@ -172,7 +171,7 @@ FORK = """
 import os
 from celery_sqs_heartbeat.current.table import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
-from tests.support.seated import share_board
+from tests.support.leases import share_board
 from tests.support.leases import lease_of
 
 board = share_board(8)

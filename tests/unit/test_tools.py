@@ -13,11 +13,8 @@ from click.testing import CliRunner
 
 from tests import running, versions
 from tests.acceptance.lateness import late_extensions
-from tests.support import interpreters
-from tests.support.describing import describe_calls, rerun_command
 from tests.support.markdown import ROOT
-from tests.support.recording import Call
-from tests.support.releases import CHANGE
+from tests.support.recording import CHANGE, Call, describe_calls, rerun_command
 from tests.support.stalls import Stall, stood_still
 
 #: An orphan that uses half a second of CPU, while its parent fails.
@@ -115,7 +112,7 @@ def test_a_python_is_found_where_it_runs_and_reports_its_version(
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    assert interpreters.find("3.99") == (found and str(tmp_path / found))
+    assert versions.find("3.99") == (found and str(tmp_path / found))
 
 
 @pytest.mark.parametrize(

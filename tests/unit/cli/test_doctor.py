@@ -26,7 +26,7 @@ from celery_sqs_heartbeat.cli.machine import Place, Probed, read_machine
 from celery_sqs_heartbeat.journal import shipping
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from tests.support import s3
+from tests.support import aws
 from tests.support.golden import golden
 from tests.support.observed import observed
 from tests.support.servers import free_port
@@ -221,7 +221,7 @@ def test_a_spool_that_another_user_could_have_made_is_found(
 
 def probed_on_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> Probed:
     monkeypatch.setattr(shipping, "_TIMEOUT", PATIENCE)
-    for name, value in s3.environment(port).items():
+    for name, value in aws.environment(port).items():
         monkeypatch.setenv(name, value)
     return read_machine(Settings(journal="s3://journals/prod"), []).journal
 
