@@ -18,8 +18,7 @@ from typing import Any
 
 from celery_sqs_heartbeat import current_lease
 from celery_sqs_heartbeat.common.clock import now
-from tests.support.leases import lease_of
-from tests.support.seated import share_board
+from tests.support.leases import lease_of, share_board
 from tests.support.tasks import run_in_task, sqs_message
 
 LEASES = 40

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.described import share_descriptions
+from tests.support.clients import share_descriptions
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, SqsServer
 from tests.support.shell import Shell

@@ -15,7 +15,7 @@ from benchmarks.stage import Stage, received_again, sent_messages, taking_over
 from tests.acceptance.processes import keepers_of
 from tests.acceptance.record import receives, wait_for_extensions
 from tests.acceptance.scene import Scene
-from tests.support.releases import CHANGE, confirmed
+from tests.support.recording import CHANGE, confirmed
 from tests.support.workers import ProcessWorker
 
 #: From SIGTERM to SIGKILL, in seconds. Kubernetes waits for 30 s, which changes no figure here.

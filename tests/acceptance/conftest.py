@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.promises import FOLDER, named, promised
 from tests.acceptance.scene import Scene, StartWorker
-from tests.support.describing import describe_calls, rerun_command
 from tests.support.proxy import FaultProxy
+from tests.support.recording import describe_calls, rerun_command
 from tests.support.stalls import Stall, StallWatch
 from tests.support.workers import ProcessWorker, launch, tail
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.support.recording import Call
-from tests.support.releases import CHANGE
+from tests.support.recording import CHANGE, Call
 from tests.support.stalls import COUNTS, Stall, stood_still
 
 

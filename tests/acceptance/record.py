@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.acceptance.scene import LONG, Scene
-from tests.support.recording import Call
-from tests.support.releases import CHANGE, confirmed
+from tests.support.recording import CHANGE, Call, confirmed
 
 #: The longest delay of a release, in seconds: the workers' polls here wait that long.
 DEAD_POLL = 2

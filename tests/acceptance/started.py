@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.acceptance.scene import ORDERS, Scene
 from tests.support.environment import SAFE_ENV
-from tests.support.process import LoggedProcess
-from tests.support.workers import ROOT, ProcessWorker
+from tests.support.workers import ROOT, LoggedProcess, ProcessWorker
 
 
 def worker_by(celery: Sequence[str], scene: Scene, *args: str, log: Path) -> ProcessWorker:

@@ -21,9 +21,8 @@ from tests.acceptance.lateness import server_stalls
 from tests.acceptance.processes import keepers_of, keepers_on, living, pool_of
 from tests.acceptance.record import CHANGE, receives, release_calls, wait_for_extensions
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
-from tests.support.answers import Body
 from tests.support.environment import SAFE_ENV
-from tests.support.faults import Effect, delay, forward_after
+from tests.support.faults import Body, Effect, delay, forward_after
 from tests.support.stalls import stood_still
 from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT, ProcessWorker

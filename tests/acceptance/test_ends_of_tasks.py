@@ -33,8 +33,7 @@ from tests.acceptance.record import (
     timeouts_asked,
 )
 from tests.acceptance.scene import LONG, STEADY, Scene
-from tests.support.answers import Answer, Body
-from tests.support.faults import Forward
+from tests.support.faults import Answer, Body, Forward
 
 #: A message that is rejected without requeue is deleted if its queue has no dead-letter queue.
 #: Before, it stayed in flight until its visibility timeout ended (kombu 5.7, docs of the SQS

@@ -18,7 +18,7 @@ import pytest
 from tests.acceptance.record import assert_released_for, handles
 from tests.acceptance.scene import LONG, Scene
 from tests.support.faults import fail_entries
-from tests.support.releases import CHANGE
+from tests.support.recording import CHANGE
 
 NewScene = Callable[..., Scene]
 #: How prefork starts its processes, which read their leases in shared memory. Celery has the

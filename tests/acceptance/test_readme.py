@@ -25,11 +25,10 @@ from tests.acceptance.test_operating import probe
 from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands, languages
 from tests.support.proxy import FaultProxy
-from tests.support.shell import Shell
+from tests.support.shell import Shell, direct_session
 from tests.support.stalls import Stall, stood_still
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.warm.client import run_forked
-from tests.support.web import direct_session
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
 README, INDEX, PRODUCTION = "README.md", "docs/index.md", "docs/howto/production.md"

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.leases.lease import SQS
-from tests.support.scale import scaled
+from tests.support.environment import scaled
 
 FUZZ = settings(
     max_examples=scaled(60, 200),

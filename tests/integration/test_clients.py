@@ -13,8 +13,8 @@ from kombu import Connection
 
 from celery_sqs_heartbeat.sqs import clients
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
+from tests.support.aws import FakeSts, serving_sts
 from tests.support.insides import credentials_of
-from tests.support.sts import FakeSts, serving_sts
 from tests.support.waiting import PATIENCE
 
 URL, OTHER = "http://127.0.0.1:1/1/q", "https://far/1/far"

@@ -21,9 +21,8 @@ from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.support.clients import sqs_client
-from tests.support.leases import lease_of
+from tests.support.leases import lease_of, share_board
 from tests.support.markdown import ROOT, blocks
-from tests.support.seated import share_board
 from tests.support.tasks import run_in_task, run_task, sqs_message
 from tests.support.waiting import PATIENCE
 

@@ -26,7 +26,7 @@ from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from tests.model.checks import check_book, check_call
 from tests.model.truth import REFUSED, REFUSED_DELETE_PAUSE, Held, Key, Reported, World
-from tests.support.scale import scaled
+from tests.support.environment import scaled
 
 QUEUES = ("https://sqs/1/a", "https://sqs/1/b")
 TERMS = (

@@ -15,9 +15,8 @@ import yaml
 from moto import mock_aws
 
 from tests.support.markdown import ROOT, blocks, commands
-from tests.support.shell import Shell
+from tests.support.shell import Shell, direct_session
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.web import direct_session
 
 FOLDER = ROOT / "example_project"
 DEPLOY = FOLDER / "deploy"

@@ -26,8 +26,8 @@ from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.reading import FetchError, closed_segments, fetched, read_journal
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
+from tests.support.aws import BUCKET, environment, new_server, serving, upload
 from tests.support.markdown import blocks
-from tests.support.s3 import BUCKET, environment, new_server, serving, upload
 from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
 from tests.unit.journal.samples import event_of, files_in, frames_of

@@ -84,7 +84,6 @@ SUITES = (
         package="kombu",
         paths=_KOMBU,
         left_out=_KOMBU_LEFT_OUT,
-        both=(f"{PLUGINS}.models",),
         ours=(f"{PLUGINS}.transport",),
     ),
     Suite(
@@ -92,7 +91,6 @@ SUITES = (
         package="kombu",
         paths=_KOMBU,
         left_out=_KOMBU_LEFT_OUT,
-        both=(f"{PLUGINS}.models",),
         ours=(f"{PLUGINS}.bound",),
         known=(
             Known(
@@ -139,7 +137,7 @@ SUITES = (
             f"t/integration/test_{name}.py"
             for name in ("canvas", "group_chains", "redis_backend", "tasks")
         ),
-        both=("celery.contrib.pytest", f"{PLUGINS}.models", f"{PLUGINS}.on_sqs"),
+        both=("celery.contrib.pytest", f"{PLUGINS}.on_sqs"),
         ours=(f"{PLUGINS}.worker",),
         left_out={
             f"{_CANVAS}::test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication": (

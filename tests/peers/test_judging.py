@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.__main__ import table
-from tests.peers.judging import compare, judge
+from tests.peers.__main__ import compare, judge, table
 from tests.peers.running import Result
 from tests.peers.suites import Known, Suite
 

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.pipeline.jobs import STEPS, Step, build
 from celery_sqs_heartbeat.pipeline.lines import count_segments, journal_days
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.journals import rows_in, some_workers, write_all, write_segment
-from tests.support.s3 import BUCKET, serving, upload
+from tests.support.aws import BUCKET, serving, upload
 
 FIRST = date(2026, 3, 14)
 ONE_DAY = timedelta(days=1)

@@ -7,11 +7,8 @@ import sys
 from pathlib import Path
 
 from tests.soak.audit import audit
-from tests.soak.report import overused, summarize, trace
+from tests.soak.report import describe, overused, summarize
 
 verdicts = audit(records := pickle.loads(Path(sys.argv[1]).read_bytes()))
-for verdict in verdicts:
-    if verdict.faults:
-        sys.stdout.write(f"{'; '.join(verdict.faults)}\n{trace(verdict.message, records)}\n\n")
-sys.stdout.write(f"{summarize(verdicts, records)}\n")
-sys.stdout.writelines(f"{fault}\n" for fault in overused(verdicts))
+found = [describe(verdict, records) for verdict in verdicts if verdict.faults]
+sys.stdout.write("\n\n".join([*found, summarize(verdicts, records), *overused(verdicts), ""]))

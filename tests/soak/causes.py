@@ -47,13 +47,10 @@ def cause_of(delivery: Delivery, workers: Mapping[str, Worker]) -> Cause | None:
 
 def _why_expired(delivery: Delivery) -> Cause | None:
     run, worker = delivery.run, delivery.worker
-    if why := _why_cut_short(delivery) or why_unread(delivery):
+    if why := why_unread(delivery):
         return why
     if why := _why_set_aside(delivery) or _why_left_to_its_timeout(delivery):
         return why
-    if worker.info.breaks and delivery.has_arrived and not delivery.is_run:
-        # The worker leaves it in the queue, because the pool may have started it.
-        return Cause(table.BROKEN, "its worker's pool could not take it")
     if run and run.is_left_to_dead_letters:
         return Cause(table.RELEASED_BY_TASK, "its retry could not be sent")
     on_the_way = Cause(table.UNREAD, "its receive was answered late")
@@ -99,8 +96,6 @@ def _why_it_ended_too_soon(run: Run, worker: Worker) -> Cause | None:
         return worker.end.why
     if worker.killed(run.pid, run.start, ended):
         return POOL_PROCESS_KILLED
-    if worker.did(["broken"], run.start, ended):
-        return Cause(table.BROKEN, "its worker's pool was broken")
     return None
 
 
@@ -259,7 +254,7 @@ def _was_given_up(earlier: Delivery, call: Call, ends: float) -> bool:
     return call.started > ends or free(planned, call.started, earlier.worker.slow) < HASTE
 
 
-# -- Calls by the handle of an earlier receive that end or shorten the lease of a later one. -------
+# -- Releases by the handle of an earlier receive that end the lease of a later one. ---------------
 
 
 def _why_released_late(
@@ -275,24 +270,3 @@ def _why_released_late(
     # An older release had ended the sender's own lease, and the sender could not know.
     is_sure = call.started < knowledge_of(sender).ends
     return _LATE_RELEASE if is_sure and why_released(sender, call.started) else None
-
-
-def _why_cut_short(delivery: Delivery) -> Cause | None:
-    """Return whether the last call that moved its expiry was an extension by an older handle."""
-    for earlier in delivery.before():
-        has_moved = any(
-            entry.done
-            and call.forwarded > delivery.receive.done
-            and call.done + entry.timeout == delivery.visible_at
-            for call, entry in earlier.changes
-        )
-        if earlier.worker is not delivery.worker and has_moved and _may_extend_late(earlier):
-            return Cause(table.DISTURBED, "the owner of an older lease set a shorter timeout")
-    return None
-
-
-def _may_extend_late(earlier: Delivery) -> bool:
-    """Return whether it extended its expired lease within one timeout."""
-    late = [call.started for call, _ in earlier.changes if call.started > earlier.visible_at]
-    timeouts = [entry.timeout for _, entry in earlier.changes]
-    return bool(late) and min(late) < earlier.visible_at + max([earlier.timeout, *timeouts])

@@ -1,9 +1,8 @@
-"""Kills and disturbs workers and their keepers at random times, and sets traps in their journal."""
+"""Kills and disturbs workers and their keepers at random times."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import heapq
 import itertools
 import os
@@ -12,12 +11,9 @@ import signal
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import psutil
 
-from celery_sqs_heartbeat.journal.folder import unpack
-from celery_sqs_heartbeat.journal.reading import closed_segments
 from tests.soak.fleet import Fleet
 from tests.soak.link import FaultInjector
 from tests.soak.member import Member, lives
@@ -27,8 +23,6 @@ from tests.soak.workers import LOOK_SECONDS
 #: Seconds between two disturbances of a kind, on average.
 STRIKE_SECONDS = 1.0
 WEATHER_SECONDS = 4.0
-QUEUE_SECONDS = 8.0
-TRAP_SECONDS = 3.0
 #: The longest time that a worker is stopped or cut off, in seconds: longer than any lease.
 LONGEST = 10.0
 #: The longest time that a keeper is stopped, in seconds: longer than its replacement takes.
@@ -44,36 +38,25 @@ AGAIN, START_SECONDS = 0.5, 0.6
 KEEPER_LOOK_SECONDS = 0.05
 #: How often a worker in shutdown is chosen, relative to one that is not.
 LEAVING_WEIGHT = 0.3
-#: A line in the format of a journal. A worker that closes it as a segment gives it away.
-SECRET = b'{"v":1,"ts":1,"secret":"not yours"}\n'
 
 
 class Chaos:
-    """Does harm, and undoes it when its time has passed.
-
-    Args:
-        set_timeout: Changes a queue's visibility timeout.
-    """
+    """Does harm, and undoes it when its time has passed."""
 
     def __init__(
         self,
         records: Records,
         fleet: Fleet,
         weather: FaultInjector,
-        intruder: Intruder,
         chance: random.Random,
-        set_timeout: Callable[[str, int], None],
     ) -> None:
         self._records = records
         self._fleet = fleet
         self._weather = weather
-        self._intruder = intruder
         self._chance = chance
-        self._set_timeout = set_timeout
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._is_over = False
-        self._queue_chance = random.Random(chance.random())
         #: How often each kind of harm is drawn, and what does it.
         self._harms: dict[str, tuple[int, Callable[[Member], object]]] = {
             "warm": (3, fleet.ask_to_exit),
@@ -92,8 +75,6 @@ class Chaos:
         }
         self._later(STRIKE_SECONDS, self._strike)
         self._later(0.0, self._change_weather)
-        self._later(QUEUE_SECONDS, self._change_queue)
-        self._later(TRAP_SECONDS, self._set_trap)
 
     def tick(self) -> None:
         """Do what is due."""
@@ -115,20 +96,6 @@ class Chaos:
         if not self._is_over:
             self._records.note(self._weather.change())
             self._later(self._chance.expovariate(1 / WEATHER_SECONDS), self._change_weather)
-
-    def _change_queue(self) -> None:
-        if not self._is_over:
-            queues = [queue for queue in self._records.queues.values() if queue.timeouts]
-            queue = self._queue_chance.choice(queues)
-            timeout = self._queue_chance.choice(queue.timeouts)
-            self._set_timeout(queue.name, timeout)
-            self._records.note(f"{queue.name} hides for {timeout} s")
-            self._later(self._queue_chance.expovariate(1 / QUEUE_SECONDS), self._change_queue)
-
-    def _set_trap(self) -> None:
-        if not self._is_over:
-            self._records.note(self._intruder.strike())
-            self._later(TRAP_SECONDS, self._set_trap)
 
     def _strike(self) -> None:
         if self._is_over:
@@ -257,66 +224,3 @@ class Chaos:
         with contextlib.suppress(psutil.NoSuchProcess):
             keeper.suspend()
         look()
-
-
-def _link_folder(place: Path, secret: Path) -> None:
-    place.parent.rmdir()
-    place.parent.symlink_to(secret.parent)
-
-
-def _link_draft(place: Path, secret: Path) -> None:
-    place.write_bytes(b'{"v":1,"ts":1}\n')
-    place.with_name(".seg-1.jsonl.zst").symlink_to(secret)
-
-
-#: Ways to make a name in a journal lead to a secret or to nowhere.
-TRAPS: dict[str, Callable[[Path, Path], None]] = {
-    "link": lambda place, secret: place.symlink_to(secret),
-    "hard link": lambda place, secret: place.hardlink_to(secret),
-    "pipe": lambda place, secret: os.mkfifo(place),
-    "linked folder": _link_folder,
-    "linked draft": _link_draft,
-}
-
-
-class Intruder:
-    """Another user of the machine, who sets traps in the journal that the workers share.
-
-    Attributes:
-        journal: The folder that the workers write to.
-    """
-
-    def __init__(self, folder: Path, chance: random.Random) -> None:
-        self.journal = folder / "journal"
-        self._secrets = folder / "secrets"
-        self._chance = chance
-        self._traps = 0
-
-    def strike(self) -> str:
-        """Set a trap where the next worker looks for segments to close. Return its kind."""
-        self._traps += 1
-        name = f"intruder{self._traps}"
-        secret = self._secrets / name / "seg-1.jsonl.open"
-        secret.parent.mkdir(parents=True)
-        secret.write_bytes(SECRET)
-        day = datetime.datetime.now(datetime.timezone.utc).date()
-        place = self.journal / f"dt={day}" / f"worker={name}" / secret.name
-        place.parent.mkdir(parents=True)
-        what = self._chance.choice([*TRAPS])
-        TRAPS[what](place, secret)
-        return f"trap: {what}"
-
-    def surprises(self) -> list[str]:
-        """Return a fault for each trap that worked."""
-        kept = [path.read_bytes() for path in self._secrets.rglob("*") if path.is_file()]
-        own = [path for path in closed_segments(self.journal) if not path.parent.is_symlink()]
-        faults = [
-            f"a secret was given away in {path}"
-            for path in own
-            if SECRET in unpack(path.read_bytes())
-        ]
-        if len(kept) != self._traps or set(kept) - {SECRET}:
-            faults.append(f"{self._secrets} was changed")
-        if not any("intruder" not in path.parent.name for path in own):
-            faults.append("no worker has written a journal")
-        return faults

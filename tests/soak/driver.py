@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 import json
 import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
 
-from tests.soak.chaos import Chaos, Intruder
+from tests.soak.chaos import Chaos
 from tests.soak.fleet import Fleet
 from tests.soak.link import FaultInjector, Link
-from tests.soak.records import QUEUES, Harm, Note, Queue, Records
+from tests.soak.records import QUEUES, Harm, Note, Records
 from tests.support.servers import ProcessServer
 from tests.support.stalls import Stall, StallWatch, StarvationWatch
 from tests.support.waiting import PATIENCE
@@ -78,7 +78,6 @@ KINDS = (
     Kind("requeue", 2, times=2),
     Kind("again", 3, times=2),
     Kind("bad", 1),
-    Kind("together", 4, longest=4.0),
     Kind("refuse", 1, queues=PLAIN),
     Kind("step", 3, longest=0.5, queues=FIFO, burst=4),
     Kind("step", 1, longest=4.0, queues=FIFO),
@@ -124,35 +123,16 @@ class SimulatedProcess(ProcessServer):
     def command(self) -> list[str]:
         """Return what to run."""
         module = "celery_sqs_heartbeat.testing.server"
-        return [sys.executable, "-m", module, "--port", str(self.port)]
+        command = [sys.executable, "-m", module, "--port", str(self.port)]
+        for queue in QUEUES.values():
+            limit = f":{queue.max_receive_count}" if queue.max_receive_count else ""
+            command += ["--queue", f"{queue.name}:{queue.visibility_timeout}{limit}"]
+        return command
 
     def settings(self) -> dict[str, str]:
         """Return its environment variables."""
         # It runs in its own folder, and this checkout is the one under test.
         return {"PYTHONPATH": str(ROOT)}
-
-    def create(self, queues: Iterable[Queue]) -> None:
-        """Create the queues, with their dead-letter queues."""
-        client = self._client = self.client()
-        for queue in queues:
-            attributes = {"VisibilityTimeout": str(queue.visibility_timeout)}
-            if queue.is_fifo:
-                attributes["FifoQueue"] = "true"
-            if queue.max_receive_count is not None:
-                url = client.create_queue(QueueName=f"{queue.name}-dead")["QueueUrl"]
-                told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-                policy = {
-                    "deadLetterTargetArn": told["Attributes"]["QueueArn"],
-                    "maxReceiveCount": queue.max_receive_count,
-                }
-                attributes["RedrivePolicy"] = json.dumps(policy)
-            client.create_queue(QueueName=queue.name, Attributes=attributes)
-        self._urls = {url.rsplit("/", 1)[-1]: url for url in client.list_queues()["QueueUrls"]}
-
-    def set_timeout(self, queue: str, seconds: int) -> None:
-        """Change a queue's visibility timeout."""
-        attributes = {"VisibilityTimeout": str(seconds)}
-        self._client.set_queue_attributes(QueueUrl=self._urls[queue], Attributes=attributes)
 
     def waiting(self) -> int:
         """Return how many messages are visible now."""
@@ -168,8 +148,23 @@ class SimulatedProcess(ProcessServer):
 
     def take(self, *, dead: bool) -> set[str]:
         """Receive all visible messages, or all dead letters. Return their ids."""
-        names = [name for name in self._urls if (name not in QUEUES) is dead]
-        return set(itertools.chain.from_iterable(map(self._take, names)))
+        taken: set[str] = set()
+        for name, url in self._urls.items():
+            while (name not in QUEUES) is dead and (
+                messages := self._client.receive_message(
+                    QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=3600
+                ).get("Messages")
+            ):
+                taken |= {message["MessageId"] for message in messages}
+        return taken
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        return self.client()
+
+    @functools.cached_property
+    def _urls(self) -> dict[str, str]:
+        return {url.rsplit("/", 1)[-1]: url for url in self._client.list_queues()["QueueUrls"]}
 
     def _count(self, kinds: list[str]) -> int:
         count = 0
@@ -181,12 +176,6 @@ class SimulatedProcess(ProcessServer):
             )
             count += sum(map(int, answer["Attributes"].values()))
         return count
-
-    def _take(self, name: str) -> Iterator[str]:
-        while messages := self._client.receive_message(
-            QueueUrl=self._urls[name], MaxNumberOfMessages=10, VisibilityTimeout=3600
-        ).get("Messages"):
-            yield from (message["MessageId"] for message in messages)
 
 
 @dataclass(kw_only=True)
@@ -206,10 +195,9 @@ class Soak:
     def run(self) -> Records:
         """Run it and return its records. By then, all processes have ended."""
         records = self.records
-        weather = FaultInjector(self._chance("weather"), self._chance("starts"))
+        weather = FaultInjector(self._chance("weather"))
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(SimulatedProcess(self.folder / "server.log"))
-            server.create(QUEUES.values())
             watch = StarvationWatch(self._note_starved)
             watch.watch("proxy", os.getpid())
             watch.watch("server", server.pid)
@@ -223,16 +211,14 @@ class Soak:
             chance = self._chance("workers")
             fleet = Fleet(records, weather, chance, watch, server.url, self.folder)
             stack.callback(fleet.close)
-            intruder = Intruder(self.folder, self._chance("intruder"))
-            chance = self._chance("chaos")
-            chaos = Chaos(records, fleet, weather, intruder, chance, server.set_timeout)
+            chaos = Chaos(records, fleet, weather, self._chance("chaos"))
             self._work(fleet, chaos, load, server)
             chaos.end()
             self._drain(fleet, server)
             records.left, records.dead = server.take(dead=False), server.take(dead=True)
             self._end(fleet)
-            self.surprises += [*fleet.surprises, *intruder.surprises()]
-        records.notes = read_ledger(fleet.ledger)
+            self.surprises += fleet.surprises
+        records.notes = [Note(**json.loads(line)) for line in fleet.ledger.read_text().splitlines()]
         return records
 
     def _chance(self, what: str) -> random.Random:
@@ -290,8 +276,3 @@ class Soak:
         since = stall.until - stall.seconds
         harm = Harm(what="stalled", at=since, worker="", until=stall.until)
         self.records.harms.append(harm)
-
-
-def read_ledger(ledger: Path) -> list[Note]:
-    """Return what the tasks and workers recorded."""
-    return [Note(**json.loads(line)) for line in ledger.read_text().splitlines()]

@@ -81,8 +81,6 @@ class Fleet:
     def start(self, pool: str | None = None, queues: list[str] | None = None) -> Member:
         """Start a worker. Choices that the caller does not make are random."""
         name = f"w{len(self._members) + 1:03}"
-        if seconds := self._weather.begin(name):
-            self._records.note(f"server stalls for the first {seconds:.1f} s of {name}")
         link = Link(name, self._server_url, self._records.calls, self._weather)
         member = start_member(
             name, link, self._folder, self.ledger, self._chance, pool=pool, queues=queues
@@ -106,7 +104,6 @@ class Fleet:
         with contextlib.suppress(ProcessLookupError):
             os.kill(member.process.pid, signal.SIGKILL)
         member.process.wait_for_exit()
-        self._note_breakage(member)
         self._note_gone(member)
 
     def record(self, what: str, member: Member, pid: int = 0) -> Harm:
@@ -144,11 +141,10 @@ class Fleet:
 
     def _note_end(self, member: Member, code: int) -> None:
         name = member.info.name
-        is_broken = self._note_breakage(member) and code == 1
         was_gentle = {harm.what for harm in member.harms} <= GENTLE
-        if not member.is_leaving and not is_broken:
+        if not member.is_leaving:
             self.surprises.append(f"{name} exited without a shutdown, with exit code {code}")
-        elif code and not is_broken and member.is_ready and was_gentle:
+        elif code and member.is_ready and was_gentle:
             self.surprises.append(f"{name} exited with code {code} after a warm shutdown")
         self._note_gone(member)
 
@@ -175,13 +171,6 @@ class Fleet:
     def _look_for_keepers(self, member: Member) -> None:
         for keeper in member.new_keepers():
             self._watch.watch(member.info.name, keeper.pid)
-
-    def _note_breakage(self, member: Member) -> bool:
-        """Return whether a worker that is gone found its pool broken, and record that."""
-        is_broken = member.info.breaks and "the worker is broken" in member.process.logs()
-        if is_broken:
-            self.record("broken", member)
-        return is_broken
 
     def _give_up(self, member: Member) -> None:
         # Celery writes its stacks into its log, unless it hangs where it cannot.

@@ -45,8 +45,8 @@ def knowledge_of(delivery: Delivery, by: float = math.inf) -> Knowledge:
     Args:
         by: A later answer does not count.
     """
-    run, most = delivery.run, _longest_hold(delivery)
-    ends = delivery.receive.started + min(delivery.timeout, most)
+    run = delivery.run
+    ends = delivery.receive.started + delivery.timeout
     is_certain, first_expired_at = True, math.inf
     told = [
         (call, entry.timeout)
@@ -61,7 +61,7 @@ def knowledge_of(delivery: Delivery, by: float = math.inf) -> Knowledge:
             first_expired_at = min(first_expired_at, ends)
         # A worker that is stopped right after the answer was sent reads it only afterwards.
         is_certain = is_certain and after(call.ended + HASTE, delivery.worker.blocks) < ends
-        ends = max(ends, call.started + min(timeout, most))
+        ends = max(ends, call.started + timeout)
     return Knowledge(ends=ends, is_certain=is_certain, first_expired_at=min(first_expired_at, ends))
 
 
@@ -73,24 +73,6 @@ def may_still_be_done(earlier: Delivery, call: Call, entry: Entry, *, answered_b
     """
     is_answered = call.fault == _FAILED_WITHIN or earlier.is_known(call, entry)
     return call.fault not in _NOT_DONE and not (is_answered and call.ended < answered_by)
-
-
-def _longest_hold(delivery: Delivery) -> float:
-    """Return how long a lease counts at most, in seconds: no longer than any open extension.
-
-    SQS may carry out that extension after any other call that hides the message
-    (docs/internals/leases.md, "When an older handle is still in use").
-    """
-    return min(
-        (
-            float(entry.timeout)
-            for earlier in delivery.own_before()
-            for call, entry in earlier.extensions
-            if call.started < delivery.receive.ended
-            and may_still_be_done(earlier, call, entry, answered_by=delivery.receive.started)
-        ),
-        default=math.inf,
-    )
 
 
 def why_unread(delivery: Delivery) -> Cause | None:

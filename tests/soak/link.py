@@ -12,15 +12,12 @@ from typing import Any
 
 from tests.soak.records import CHANGE, DELETE, RECEIVE, SEND, Call, Entry
 from tests.support import faults
-from tests.support.answers import Answer, Body
-from tests.support.faults import Effect, Forward, delay, reset
+from tests.support.faults import Answer, Body, Effect, Forward, delay, reset
 from tests.support.proxy import FaultProxy
 
 OPERATIONS = (RECEIVE, CHANGE, DELETE, SEND)
 #: The longest delay of a call or an answer, in seconds.
 LATEST = 3.0
-#: The probability that the server stalls when a worker starts, for up to `LATEST` seconds.
-STILL_AT_START = 0.4
 #: The faults that may happen to a call. Each is made from a number from 0 to 1.
 FAULTS: dict[str, Callable[[float], Effect]] = {
     "slow": lambda number: delay(0.05 + 0.35 * number),
@@ -53,17 +50,14 @@ class FaultInjector:
 
     Args:
         chance: Used only here, because threads race for its numbers.
-        starts: Draws which workers start while the server stalls.
 
     Attributes:
         cut_off: The workers of which every connection is reset.
     """
 
-    def __init__(self, chance: random.Random, starts: random.Random) -> None:
+    def __init__(self, chance: random.Random) -> None:
         self.cut_off: frozenset[str] = frozenset()
         self._chance = chance
-        self._starts = starts
-        self._still: dict[str, float] = {}
         self._rate = 0.0
         self._operations: tuple[str, ...] = ()
         self._faults: tuple[str, ...] = ()
@@ -87,27 +81,11 @@ class FaultInjector:
         """Inject no more faults."""
         self._rate, self.cut_off = 0.0, frozenset()
 
-    def begin(self, worker: str) -> float:
-        """Draw how long the server stalls from a worker's first call on; 0 for not at all."""
-        lasts = self._starts.uniform(1, LATEST) if self._starts.random() < STILL_AT_START else 0.0
-        self._still[worker] = -lasts
-        return lasts
-
-    def still_for(self, worker: str) -> float:
-        """Return for how many more seconds the server stalls for a worker's calls."""
-        until = self._still.get(worker, 0.0)
-        if until < 0:
-            # This is its first call.
-            until = self._still[worker] = time.monotonic() - until
-        return max(0.0, until - time.monotonic())
-
     def draw(self, call: Call) -> tuple[str, Effect] | None:
         """Return what happens to a call, with its name, or None for nothing."""
         target = (call.worker, call.operation, call.queue)
         if call.worker in self.cut_off:
             return "cut off", reset()
-        if seconds := self.still_for(call.worker):
-            return "server stalls", delay(seconds)
         if call.operation not in self._operations or self._chance.random() >= self._rate:
             self._refused.discard(target)
             return None
@@ -140,8 +118,6 @@ class Link:
         self.proxy = FaultProxy(server_url)
         for operation in (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch"):
             self.proxy.rule(operation, functools.partial(self._handle, operation))
-        if weather is not None:
-            self.proxy.rule("GetQueueAttributes", self._hold)
 
     def _handle(self, operation: str, body: Body, forward: Forward) -> Answer:
         operation = operation.removesuffix("Batch")
@@ -167,11 +143,6 @@ class Link:
             call.ended = time.monotonic() + drips_for
             # Otherwise the proxy's own record would grow during the whole soak.
             self.proxy.forget()
-
-    def _hold(self, body: Body, forward: Forward) -> Answer:
-        """Delay a call that is not recorded until the server's standstill has ended."""
-        assert self._weather is not None
-        return delay(self._weather.still_for(self._worker))(body, forward)
 
     def _watching(self, call: Call, forward: Forward) -> Forward:
         def watched(body: Body) -> Answer:

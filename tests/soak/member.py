@@ -30,8 +30,6 @@ PREFETCH_MULTIPLIERS = [0, 1, 1, 2, 2, 4, 4]
 #: it waits for an answer indefinitely.
 RETRY_MODES = ["standard", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
-#: The fraction of workers with threads whose pool takes no more than so many tasks.
-BREAKING, JOBS = 0.15, 10
 #: A keeper was lost, and another continues its leases.
 _LOST = re.compile(r"the keeper's process .*; another starts ")
 #: Causes with which a message was never meant to be released.
@@ -121,19 +119,11 @@ def start_member(
     queues: list[str] | None = None,
 ) -> Member:
     """Start a worker. Choices that the caller does not make are random."""
-    # Only a worker with a random pool may break: the others must last.
-    may_break = pool is None
     pool = pool or chance.choice(POOLS)
-    breaks = may_break and pool == "threads" and chance.random() < BREAKING
     conf: dict[str, Any] = {
         "worker_prefetch_multiplier": chance.choice(PREFETCH_MULTIPLIERS),
         "worker_soft_shutdown_timeout": chance.choice(SOFT_SECONDS),
         "worker_cancel_long_running_tasks_on_connection_loss": chance.random() < 0.25,
-        "sqs_heartbeat_queues": {
-            queue.name: {"threshold": queue.threshold}
-            for queue in QUEUES.values()
-            if queue.timeouts
-        },
         "sqs_heartbeat_flush_timeout": FLUSH_SECONDS,
         # Shorter than every visibility timeout: the audit takes longer ones for extensions.
         "sqs_heartbeat_release_delay": [0, 1, 2],
@@ -144,7 +134,6 @@ def start_member(
             "wait_time_seconds": 1,
             "client-config": chance.choice(CLIENT_CONFIGS),
         },
-        # All workers and an `Intruder` share it.
         "sqs_heartbeat_journal": str(folder / "journal"),
     }
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)
@@ -164,7 +153,6 @@ def start_member(
             "SOAK_WORKER": name,
             "SOAK_CONF": json.dumps(conf),
             "PROJ_BREAK": str(break_file),
-            **({"SOAK_JOBS": str(JOBS)} if breaks else {}),
         },
         log_dir=folder,
     )
@@ -174,7 +162,6 @@ def start_member(
         began=time.monotonic(),
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
         on_lost=conf["sqs_heartbeat_on_lost"],
-        breaks=breaks,
         log=str(folder / f"{name}-1.log"),
         settings=" ".join(
             [f"AWS_RETRY_MODE={retry_mode}", *arguments, *(f"{k}={v}" for k, v in conf.items())]

@@ -114,12 +114,12 @@ class Delivery:
     @property
     def releases(self) -> list[tuple[Call, Entry]]:
         """Its worker's tries to release it."""
-        return self._changes_that(lambda entry: entry.timeout < self.queue.shortest)
+        return self._changes_that(lambda entry: entry.timeout < self.queue.visibility_timeout)
 
     @property
     def extensions(self) -> list[tuple[Call, Entry]]:
         """Its worker's tries to extend it."""
-        return self._changes_that(lambda entry: entry.timeout >= self.queue.shortest)
+        return self._changes_that(lambda entry: entry.timeout >= self.queue.visibility_timeout)
 
     def is_known(self, call: Call, entry: Entry) -> bool:
         """Return whether its worker learned in time that a call was done."""
@@ -245,7 +245,6 @@ def _add_calls(
         for entry in call.entries
     ]
     for delivery in sorted(received, key=lambda delivery: delivery.count):
-        delivery.worker.deliveries.append(delivery)
         deliveries = delivery.message.deliveries
         if deliveries:
             deliveries[-1].next = delivery
@@ -304,7 +303,8 @@ def _join(message: Message, delivery: Delivery) -> None:
         came_late = delivery.visible_at <= call.done and until <= call.done + _AT_ONCE
         if call.forwarded < min(delivery.visible_at, until) and not came_late:
             delivery.visible_at = call.done + entry.timeout
-            delivery.ended_by = None if entry.timeout >= delivery.queue.shortest else (call, entry)
+            is_extension = entry.timeout >= delivery.queue.visibility_timeout
+            delivery.ended_by = None if is_extension else (call, entry)
 
 
 def _note_ahead(message: Message, ahead: list[Message]) -> None:

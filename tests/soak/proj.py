@@ -15,9 +15,7 @@ from celery import Celery, Task, bootsteps, signals
 from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.sqs import queues
-from tests.acceptance.losing import LosesConnection, lose_threads
-from tests.support.gathering import Gathers
+from tests.acceptance.losing import LosesConnection
 
 _PR_SET_PDEATHSIG = 1
 
@@ -39,12 +37,8 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-#: How soon a worker notices a changed queue, in seconds: soon enough for a soak, often too late.
-REFRESH_SECONDS = 10.0
-
 if "SOAK_LEDGER" in os.environ:
     # Only in a worker of the soak: the process of the tests imports this module, too.
-    queues.REFRESH_SECONDS = REFRESH_SECONDS
     # The product must make the processes of the pool end with the worker.
     end_with_parent()
 
@@ -99,13 +93,6 @@ class WritesDisconnects(bootsteps.Step):
 
 
 app.steps["consumer"].add(WritesDisconnects)
-
-
-@signals.worker_ready.connect
-def break_pool(sender: Any, **_: Any) -> None:
-    """Break a pool of threads after a few tasks, if this worker was chosen for that."""
-    if "SOAK_JOBS" in os.environ:
-        lose_threads(sender.pool, after=int(os.environ["SOAK_JOBS"]))
 
 
 @signals.task_received.connect
@@ -208,22 +195,3 @@ def again(self: Task[Any, Any], seconds: float, times: int) -> None:
         raise
     note("retry", self.request)
     raise retry
-
-
-def work_together(requests: list[tuple[str, Any, float]], _: None) -> None:
-    """Do the work of a batch, which takes as long as its longest task."""
-    for key, message, _seconds in requests:
-        note_of("start", key, message)
-    time.sleep(max(seconds for _, _, seconds in requests))
-    for key, message, _seconds in requests:
-        note_of("end", key, message)
-
-
-class GathersWork(Gathers):
-    abstract = True
-    work = staticmethod(work_together)
-
-
-@app.task(base=GathersWork)
-def together(seconds: float) -> None:
-    """Never runs: `work_together` runs instead."""

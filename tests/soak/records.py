@@ -19,24 +19,15 @@ SEND = "SendMessage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue of the soak. Times in seconds.
-
-    Attributes:
-        visibility_timeout: Its visibility timeout at the start.
-        timeouts: The values that it changes to during the soak: each above its threshold.
-    """
+    """A queue of the soak. Times in seconds."""
 
     name: str
     visibility_timeout: int
     max_receive_count: int | None = None
-    timeouts: tuple[int, ...] = ()
 
     @property
     def threshold(self) -> float:
-        """Extend when less than this is left: the default, a third of its first timeout.
-
-        If the timeout changes, the workers have this threshold in their settings.
-        """
+        """Extend when less than this is left: the default, a third of the timeout."""
         return self.visibility_timeout / 3
 
     @property
@@ -44,22 +35,16 @@ class Queue:
         """Whether it keeps the order of message groups."""
         return self.name.endswith(".fifo")
 
-    @property
-    def shortest(self) -> int:
-        """A call that hides a message for less is a release, with or without a delay."""
-        return min((self.visibility_timeout, *self.timeouts))
 
-
-#: Two plain queues, one queue with dead letters whose timeout changes, and a FIFO queue. Their
-#: timeouts are short, so that leases are always due. The changed timeouts are longer than any delay
-#: of a release on that queue. The shortest harms a worker that does not notice it, so it is drawn
-#: most.
+#: Two plain queues, one queue with dead letters, and a FIFO queue. Their timeouts are short, so
+#: leases are always due, and longer than any delay of a release: a call that hides a message for
+#: less is a release.
 QUEUES: Mapping[str, Queue] = {
     queue.name: queue
     for queue in (
         Queue(name="fast", visibility_timeout=4),
         Queue(name="slow", visibility_timeout=6),
-        Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 3, 6, 10)),
+        Queue(name="strict", visibility_timeout=5, max_receive_count=6),
         Queue(name="steps.fifo", visibility_timeout=6),
     )
 }
@@ -155,7 +140,6 @@ class WorkerInfo:
         keeper_ended: When its last keeper had ended.
         cancels: Whether it cancels running tasks when it loses its connection.
         on_lost: Its `sqs_heartbeat_on_lost`.
-        breaks: Whether its pool stops taking tasks after a while. The worker then exits.
         settings: The settings that were drawn for it, for its trace.
     """
 
@@ -166,7 +150,6 @@ class WorkerInfo:
     keeper_ended: float = math.inf
     cancels: bool = False
     on_lost: str = "warn"
-    breaks: bool = False
     log: str = ""
     settings: str = ""
 

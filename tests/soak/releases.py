@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 from tests.soak import table
-from tests.soak.knowledge import READING_SECONDS, knowledge_of
+from tests.soak.knowledge import READING_SECONDS
 from tests.soak.messages import Delivery, Run
 from tests.soak.records import CHANGE, DELETE, Call, Records
 from tests.soak.table import Cause
 from tests.soak.workers import HASTE, Worker, after, free, since_when
-from tests.support.gathering import WAIT
 
 #: How long an immediate step of an idle worker may take on a busy machine, in seconds.
 GRACE = 1.0
@@ -18,9 +17,6 @@ GRACE = 1.0
 #: every 5 s and then waits 10 s for the process's last results (celery/concurrency/asynpool.py,
 #: billiard's LOST_WORKER_TIMEOUT).
 LOST_SECONDS = 20.0
-#: How long a worker whose pool is broken may take to exit, in seconds, not counting the times in
-#: which it was stopped: it waits for its tasks.
-BROKEN_SECONDS = 20.0
 #: Outcomes with which a task leaves its message in the queue by design.
 BY_DESIGN = {
     "fail": Cause(table.RELEASED_BY_TASK, "it failed by design"),
@@ -155,28 +151,7 @@ def _why_released_before_its_start(delivery: Delivery, at: float) -> Cause | Non
         return Cause(table.DISCONNECTED, "it was waiting when its worker lost the connection")
     if delivery.has_arrived and worker.did(["pool-kill"], received - LOST_SECONDS, at):
         return Cause(table.POOL_KILLED, "it was assigned to a pool process that was killed")
-    for broken in worker.did(["broken"], at, math.inf):
-        if free(at, broken.at, worker.still) < BROKEN_SECONDS:
-            return Cause(table.BROKEN, "it waited in a worker whose pool was broken")
-    # Batches wait only in some pools.
-    waits = delivery.has_arrived and worker.info.pool in ("threads", "gevent")
-    if delivery.message.task == "together" and waits and _has_lost_of_its_batch(delivery, at):
-        return Cause(table.BATCH_LOST, "a message of its batch was lost")
     return None
-
-
-def _has_lost_of_its_batch(delivery: Delivery, at: float) -> bool:
-    """Return whether its batch had a message that was lost before the batch started."""
-    for other in delivery.worker.deliveries:
-        if other.message.task != "together" or other.message is delivery.message:
-            continue
-        lost_at = knowledge_of(other).first_expired_at
-        has_started = other.run is not None and other.run.start <= lost_at
-        times = sorted((delivery.receive.done, other.receive.done))
-        came_together = free(*times, delivery.worker.still) < WAIT + GRACE
-        if lost_at <= at and not has_started and came_together:
-            return True
-    return False
 
 
 # -- Releases that were under way when their keeper died. The next keeper does not repeat them. ----

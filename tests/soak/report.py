@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.soak.audit import Verdict
@@ -27,34 +27,28 @@ SLOW = 0.1
 
 def summarize(verdicts: Sequence[Verdict], records: Records) -> str:
     """Return tables of what happened to the messages and what was done to the workers."""
-    idle = Counter(why for verdict in verdicts for why in verdict.unexecuted)
-    received = sum(len(verdict.message.deliveries) for verdict in verdicts)
-    harms = Counter(
-        harm.what if harm.worker else f"weather: {harm.what}"
-        for harm in records.harms
-        if harm.what not in MACHINE
-    )
-    seconds = {f"seconds {what}": round(_seconds(records, what)) for what in MACHINE}
+    uses, total = _uses(verdicts)
     tables: dict[str, Mapping[str, object]] = {
-        "messages by task": Counter(verdict.message.task for verdict in verdicts),
         "messages by outcome": Counter(verdict.account for verdict in verdicts),
-        "task starts": {
-            "all": sum(len(verdict.message.runs) for verdict in verdicts),
-            "successes beyond the first": sum(verdict.duplicates for verdict in verdicts),
-        },
         "why messages that were done again were started again": Counter(
             cause for verdict in verdicts if verdict.duplicates for cause in verdict.causes
         ),
         "why messages were received again": Counter(
             cause for verdict in verdicts for cause in verdict.redeliveries
         ),
-        f"receives without an execution, {idle.total()} of {received}": idle,
-        "extra receives by cause of the table": shares(verdicts),
+        "receives without an execution": Counter(
+            why for verdict in verdicts for why in verdict.unexecuted
+        ),
+        "extra receives by cause of the table": {
+            row.name: f"{uses[row.name]:6} {uses[row.name] / max(1, total):5.0%} "
+            f"of at most {row.share:.0%}"
+            for row in TABLE
+        },
         "calls, without empty receives": Counter(
             f"{call.operation}, {call.fault or 'no fault'}" for call in records.calls
         ),
         "workers": Counter(info.pool for info in records.workers.values()),
-        "harm": {**harms, **seconds},
+        "harm": Counter(harm.what for harm in records.harms),
     }
     lines = []
     for title, rows in tables.items():
@@ -63,24 +57,14 @@ def summarize(verdicts: Sequence[Verdict], records: Records) -> str:
     return "\n".join(lines)
 
 
-def shares(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    """Return how often each cause was used, with its share and limit, by name."""
-    counts, total = _uses(verdicts)
-    return {
-        row.name: f"{counts[row.name]:6} {counts[row.name] / max(1, total):5.0%} "
-        f"of at most {row.share:.0%}"
-        for row in TABLE
-    }
-
-
 def overused(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a fault for each cause that explains more of the extra receives than it may."""
-    counts, total = _uses(verdicts)
+    uses, total = _uses(verdicts)
     return [
         f'"{row.name}" explains {count} of {total} extra receives, {count / total:.0%}: '
         f"at most {row.share:.0%} may have that cause ({row.where})"
         for row in TABLE
-        if (count := counts[row.name]) > max(ALWAYS, row.share * total)
+        if (count := uses[row.name]) > max(ALWAYS, row.share * total)
     ]
 
 
@@ -90,8 +74,9 @@ def _uses(verdicts: Sequence[Verdict]) -> tuple[Counter[str], int]:
     return counts, sum(len(verdict.redeliveries) for verdict in verdicts)
 
 
-def trace(message: Message, records: Records) -> str:
-    """Return everything that is known about a message, in chronological order."""
+def describe(verdict: Verdict, records: Records) -> str:
+    """Return a message's faults, and everything that is known about it, in chronological order."""
+    message = verdict.message
     began = message.sent.started
     names = sorted({delivery.receive.worker for delivery in message.deliveries})
     events = [*_events(message)]
@@ -104,7 +89,7 @@ def trace(message: Message, records: Records) -> str:
             events.append((harm.at, harm.worker or "-", f"! {harm.what}{pid}{until}"))
     ended = [(records.workers[name].ended, name, "! has ended") for name in names]
     events += [event for event in ended if event[0] < end]
-    lines = [f"message {message.message_id}, task {message.task_id}"]
+    lines = ["; ".join(verdict.faults), f"message {message.message_id}, task {message.task_id}"]
     lines += [f"{at - began:+9.3f}  {who:5} {what}" for at, who, what in sorted(events)]
     for name in names:
         waited = sum(
@@ -112,11 +97,15 @@ def trace(message: Message, records: Records) -> str:
             for harm in records.harms
             if harm.what == "starved" and harm.worker == name and began < harm.at < end
         )
-        settings = records.workers[name].settings
+        info = records.workers[name]
         lines.append(
-            f"{name}: {settings}; waited for a CPU for {waited:.1f} of {end - began:.0f} s"
+            f"{name}: {info.settings}; waited for a CPU for {waited:.1f} of {end - began:.0f} s"
         )
-    return "\n".join([*lines, *(line for name in names for line in _log(records, name, message))])
+        log = Path(info.log)
+        logged = log.read_text(errors="replace").splitlines() if log.is_file() else []
+        named = [f"{name} | {line}" for line in logged if message.message_id in line]
+        lines += named[:LOG_LINES]
+    return "\n".join(lines)
 
 
 def _events(message: Message) -> Iterator[tuple[float, str, str]]:
@@ -151,15 +140,3 @@ def _change(call: Call, entry: Entry, number: str) -> str:
     late = f" at {call.done - call.started:+.2f}" if SLOW < call.done - call.started < 1e9 else ""
     unread = "" if entry.told is entry.done else ", no answer"
     return f"{what} {number}: {done}{late}{unread}{_fault(call)}"
-
-
-def _log(records: Records, name: str, message: Message) -> Iterable[str]:
-    log = Path(records.workers[name].log)
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    named = [f"{name} | {each}" for each in lines if message.message_id in each]
-    half = LOG_LINES // 2
-    return named if len(named) <= LOG_LINES else [*named[:half], f"{name} | ...", *named[-half:]]
-
-
-def _seconds(records: Records, what: str) -> float:
-    return sum(harm.until - harm.at for harm in records.harms if harm.what == what)

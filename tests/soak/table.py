@@ -109,12 +109,6 @@ NOT_HANDED_OVER = Row("its keeper died before it was handed over", _DEATH, 0.1)
 LEFT_IN_POLL = Row("its keeper died with a poll open", _DEATH, 0.2)
 # The message of a task whose process dies is released (task_reject_on_worker_lost).
 POOL_KILLED = Row("its pool process was killed", _DEAD_LETTERS, 0.1)
-# A worker whose pool accepts no job releases the waiting messages, and exits.
-BROKEN = Row(
-    "its worker's pool was broken",
-    "docs/internals/transport.md#messages-that-cannot-be-delivered",
-    0.1,
-)
 # A worker that SIGSTOP has stopped makes no call until SIGCONT.
 STOPPED = Row("its worker was stopped", "docs/motivation.md#why-it-is-not-a-timer", 0.6)
 # A thread that waits for a CPU makes no call. The kernel counts for how long. We saw none. A busier
@@ -137,14 +131,5 @@ LEFT_TO_TIMEOUT = Row(
 )
 # Standard queues accept stale handles, and no one can cancel a request on its way.
 DELAYED = Row("a release was delayed", _OLDER, 0.05)
-# A worker extends an expired lease for one more timeout, though others may have it.
-DISTURBED = Row("another worker's late extension cut it short", _OLDER, 0.05)
-# A batch that loses a message while it waits does not run. The others are released.
-BATCH_LOST = Row(
-    "a message of its batch was lost",
-    "tests/unit/test_batches.py#"
-    "test_a_batch_does_not_run_if_a_message_of_it_was_released_while_it_waited",
-    0.05,
-)
 
 TABLE = tuple(each for each in [*globals().values()] if isinstance(each, Row))

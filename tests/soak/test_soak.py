@@ -21,7 +21,7 @@ import pytest
 
 from tests.soak.audit import audit
 from tests.soak.driver import Soak
-from tests.soak.report import overused, summarize, trace
+from tests.soak.report import describe, overused, summarize
 from tests.soak.workers import MACHINE
 
 pytestmark = pytest.mark.thorough
@@ -45,13 +45,9 @@ def test_every_message_is_accounted_for_after_random_harm(
     with capsys.disabled():
         sys.stdout.write(f"{summary}\n")
 
-    unaccounted = [verdict for verdict in verdicts if verdict.faults]
-    traces = [
-        f"{'; '.join(verdict.faults)}\n{trace(verdict.message, records)}"
-        for verdict in unaccounted[:SHOWN]
-    ]
+    unaccounted = [describe(verdict, records) for verdict in verdicts if verdict.faults]
     assert not unaccounted, "\n\n".join(
-        [f"SOAK_SEED={seed}: {len(unaccounted)} messages", *traces, summary]
+        [f"SOAK_SEED={seed}: {len(unaccounted)} messages", *unaccounted[:SHOWN], summary]
     )
     excuses = overused(verdicts)
     assert not excuses, "\n".join([f"SOAK_SEED={seed}:", *excuses, summary])

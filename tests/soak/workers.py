@@ -6,14 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tests.soak import table
 from tests.soak.records import SEND, Harm, Records, WorkerInfo
 from tests.soak.table import Cause
-
-if TYPE_CHECKING:
-    from tests.soak.messages import Delivery
 
 #: How long a step that follows at once may take, in seconds.
 HASTE = 0.3
@@ -124,7 +120,6 @@ class Worker:
         asleep: When it read no results of its pool, apart from its blocks.
         unrepeated: Messages whose release is not tried again, according to its log.
         disconnects: When it lost its connection.
-        deliveries: All its receives of messages.
     """
 
     info: WorkerInfo
@@ -136,7 +131,6 @@ class Worker:
     asleep: list[Block] = field(default_factory=list)
     unrepeated: set[str] = field(default_factory=set)
     disconnects: list[float] = field(default_factory=list)
-    deliveries: list[Delivery] = field(default_factory=list)
 
     def stops(self, until: float, kinds: Iterable[str] = STOPS) -> list[Harm]:
         """Return the shutdowns that were requested before a time."""
@@ -188,11 +182,10 @@ class Worker:
                     had_time = down.at >= ended + table.RELEASE_SECONDS
                     return Block(why, down.at if had_time else ended, math.inf)
             return replace(self.gone, end=ended + table.RELEASE_SECONDS)
-        if stops := self.stops(ended):
-            how = f"its worker exited in a {stops[-1].what} shutdown"
-            return Block(Cause(table.CUT_OFF_BY_SHUTDOWN, how), ended, math.inf)
-        # Only a worker whose pool is broken may do so: the fleet reports any other.
-        return Block(Cause(table.BROKEN, "its worker exited without a shutdown"), ended, math.inf)
+        stops = self.stops(ended)
+        how = f"its worker exited in a {stops[-1].what if stops else 'missing'} shutdown"
+        # An exit without a shutdown excuses nothing, and the fleet reports it.
+        return Block(Cause(table.CUT_OFF_BY_SHUTDOWN, how), ended if stops else math.inf, math.inf)
 
     def note_standstills(self, calls: Iterable[float]) -> None:
         """Work out from its harms when it could not work.

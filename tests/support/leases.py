@@ -1,7 +1,9 @@
-"""Leases like those of a book, for tests of how they are shown."""
+"""Leases like those of a book, and boards for them, for tests of how they are shown."""
 
 from __future__ import annotations
 
+from celery_sqs_heartbeat.current.sharing import share_table
+from celery_sqs_heartbeat.current.table import LeaseBoard
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -28,3 +30,8 @@ def lease_of(
         extend_at=expires_at - terms.threshold,
         last_timeout=terms.visibility_timeout,
     )
+
+
+def share_board(leases: int) -> LeaseBoard:
+    """Return a board on a table that this process's children can read."""
+    return LeaseBoard(share_table(leases))

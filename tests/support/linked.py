@@ -93,6 +93,15 @@ class Queue:
         self.is_broken = True
 
 
+def take_report(worker: LinkedKeeper, said: list[Any]) -> None:
+    """Have a worker take what its keeper reports."""
+    match said:
+        case ["event", list(values)]:
+            worker.note_event(read_event(values))
+        case _:
+            assert worker.take(said), said
+
+
 def close_outlet(outlet: Outlet) -> None:
     """Close a keeper's end, once no thread uses its socket."""
     outlet.close()
@@ -268,11 +277,7 @@ class Linked:
         said = self.elsewhere.outbox.messages
         while said and most > 0:
             most -= 1
-            match said.popleft():
-                case ["event", list(values)]:
-                    self.worker.note_event(read_event(values))
-                case other:
-                    assert self.worker.take(other), other
+            take_report(self.worker, said.popleft())
 
     def deliver(self) -> None:
         """Have both ends handle all messages."""

@@ -16,8 +16,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError
 from moto.server import ThreadedMotoServer
 
-from tests.support.clients import sqs_client
-from tests.support.service import Service
+from tests.support.clients import Service, sqs_client
 from tests.support.waiting import wait_until
 
 #: Ports that Linux does not assign to outgoing connections.

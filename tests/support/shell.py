@@ -1,4 +1,4 @@
-"""A shell that runs a document's commands, as its reader would."""
+"""What a reader of a document has: a shell for its commands, and plain HTTP."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+import requests
 
 from tests.support.environment import SAFE_ENV
 from tests.support.waiting import wait_until
@@ -77,3 +79,10 @@ class Shell:
             with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
             job.wait()
+
+
+def direct_session() -> requests.Session:
+    """Return a session that goes through no web proxy."""
+    session = requests.Session()
+    session.trust_env = False
+    return session

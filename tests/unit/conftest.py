@@ -8,7 +8,7 @@ import pytest
 
 from celery_sqs_heartbeat.current import current_lease as current
 from celery_sqs_heartbeat.current.sharing import VARIABLE, unshare_table
-from tests.support.seated import share_board
+from tests.support.leases import share_board
 from tests.unit.asking import NOW, Worker
 from tests.unit.scene import new_scene as new_scene
 from tests.unit.scene import scene as scene

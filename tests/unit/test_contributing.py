@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.acceptance.promises import FOLDER, PAGES, PROMISES, promised
-from tests.support.interpreters import supported
 from tests.support.markdown import ROOT, commands
+from tests.versions import supported
 
 GUIDE = "CONTRIBUTING.md"
 

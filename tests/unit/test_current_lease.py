@@ -23,8 +23,7 @@ from celery_sqs_heartbeat.current.current_message import (
 from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import REACH, SLOT_BYTES, key_of
 from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
-from tests.support.leases import TERMS, lease_of
-from tests.support.seated import share_board
+from tests.support.leases import TERMS, lease_of, share_board
 from tests.support.tasks import app, run_in_task, sqs_message
 from tests.unit.asking import MESSAGE, NOW, Worker, why_not
 

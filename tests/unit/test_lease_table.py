@@ -35,8 +35,7 @@ from celery_sqs_heartbeat.current.table import (
 )
 from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from tests.fuzz.shapes import FUZZ
-from tests.support.leases import TERMS, lease_of
-from tests.support.seated import share_board
+from tests.support.leases import TERMS, lease_of, share_board
 from tests.support.workers import ROOT
 
 
@@ -263,7 +262,7 @@ def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
 
 SHARE = """
 from celery_sqs_heartbeat.current.sharing import VARIABLE
-from tests.support.seated import share_board
+from tests.support.leases import share_board
 import os, sys
 share_board(8)
 print(os.environ[VARIABLE], flush=True)

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from tests import running, size
 from tests.acceptance.lateness import late_extensions
 from tests.support.markdown import ROOT
-from tests.support.recording import Call
-from tests.support.releases import CHANGE
+from tests.support.recording import CHANGE, Call
 
 #: An orphan that uses half a second of CPU, while its parent fails.
 ORPHAN = """

@@ -7,8 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.conformance.servers.differences import KNOWN, MEASURED
-from tests.conformance.servers.target import Target, targets
+from tests.conformance.servers.target import KNOWN, MEASURED, Target, targets
 
 _TARGETS = pytest.StashKey[list[Target]]()
 _VERDICTS = pytest.StashKey[dict[str, "Future[object]"]]()

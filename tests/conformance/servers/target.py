@@ -1,24 +1,104 @@
-"""A server under test, and the queues that a test makes on it."""
+"""The servers under test, their known differences from AWS, and the queues that tests make."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import uuid
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 
 from celery_sqs_heartbeat.testing import SimulatedServer
-from tests.conformance.servers import localstack
 from tests.conformance.servers.queue import Queue
-from tests.support.servers import MinistackServer, MotoServer
+from tests.support.servers import MinistackServer, MotoServer, ProcessServer
+
+Behaviour = TypeVar("Behaviour", bound=Callable[..., None])
+
+#: LocalStack has its own virtual environment, because its pins conflict with ours.
+LOCALSTACK = "4.13.1"
+#: Versions that work together: later versions of the others break it.
+REQUIREMENTS = (
+    f"localstack-core[base-runtime]=={LOCALSTACK}",
+    "cbor2<6",
+    "pyopenssl<26",
+    "cryptography<47",
+    "service_identity<24.2",
+)
+VENV = Path(__file__).parents[3] / ".venv-localstack"
+#: The versions that the differences were measured with.
+MEASURED = {"moto": "5.2.5", "ministack": "1.5.33", "localstack": LOCALSTACK}
+#: What each server does instead: by behaviour, then by server.
+KNOWN: dict[str, dict[str, str]] = {}
+
+
+def differs(**instead: str) -> Callable[[Behaviour], Behaviour]:
+    """Note what servers do instead of a behaviour."""
+    assert instead.keys() <= MEASURED.keys()
+
+    def note(behaviour: Behaviour) -> Behaviour:
+        KNOWN[behaviour.__name__] = instead
+        return behaviour
+
+    return note
+
+
+def python() -> Path:
+    """Return the interpreter of LocalStack's environment, which is made if necessary.
+
+    Raises:
+        RuntimeError: It can't be made. Contains pip's error.
+    """
+    stamp = VENV / "installed.txt"
+    interpreter = VENV / "bin" / "python"
+    wanted = "\n".join(REQUIREMENTS)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return interpreter
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", str(VENV)],
+        [str(interpreter), "-m", "pip", "install", "--quiet", *REQUIREMENTS],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+    stamp.write_text(wanted)
+    return interpreter
+
+
+class LocalStackServer(ProcessServer):
+    """LocalStack. Its start fails where it can't be installed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "localstack.log")
+
+    def command(self) -> list[str]:
+        """Return what to run."""
+        return [str(python()), "-m", "localstack.runtime.main"]
+
+    def settings(self) -> dict[str, str]:
+        """Return its environment variables."""
+        return {
+            "SERVICES": "sqs",
+            "STRICT_SERVICE_LOADING": "1",
+            "EAGER_SERVICE_LOADING": "1",
+            "DISABLE_EVENTS": "1",
+            "SKIP_SSL_CERT_DOWNLOAD": "1",
+            "DNS_ADDRESS": "0",
+            "OVERRIDE_IN_DOCKER": "0",
+            "FILESYSTEM_ROOT": str(self._log_path.parent / "root"),
+            "GATEWAY_SERVER": "hypercorn",
+            "GATEWAY_LISTEN": f"127.0.0.1:{self.port}",
+            "SQS_ENDPOINT_STRATEGY": "path",
+        }
+
 
 #: A prefix for queue names. With AWS credentials, it makes the suite run on AWS, too.
 AWS_PREFIX = "SQS_CONFORMANCE_AWS_PREFIX"
@@ -112,7 +192,7 @@ def targets() -> list[Target]:
         Target("simulated", version("celery-sqs-heartbeat"), lambda folder: SimulatedServer()),
         Target("moto", version("moto"), lambda folder: MotoServer()),
         Target("ministack", version("ministack"), lambda folder: MinistackServer(folder / "log")),
-        Target("localstack", localstack.VERSION, localstack.LocalStackServer),
+        Target("localstack", LOCALSTACK, LocalStackServer),
     ]
     prefix = os.environ.get(AWS_PREFIX)
     if prefix and boto3.Session().get_credentials() is not None:

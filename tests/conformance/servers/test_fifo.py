@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.conformance.servers.differences import differs
 from tests.conformance.servers.queue import ROUNDING, STANDSTILL, Queue, bodies, refusal
-from tests.conformance.servers.target import Target
+from tests.conformance.servers.target import Target, differs
 
 #: The codes for an expired handle. Which of them SQS returns is not known for every call.
 OVER = ("InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid")

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.servers import test_standard
-from tests.conformance.servers.differences import KNOWN
-from tests.conformance.servers.localstack import VERSION, LocalStackServer
+from tests.conformance.servers.target import KNOWN, LOCALSTACK, LocalStackServer
 from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands
 from tests.support.servers import MotoServer, SqsServer
@@ -63,7 +62,7 @@ def _has_dead_letters(address: str) -> bool:
 
 def test_localstack_differs_as_the_page_says() -> None:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert f"LocalStack {VERSION.rpartition('.')[0]} differs from AWS" in text
+    assert f"LocalStack {LOCALSTACK.rpartition('.')[0]} differs from AWS" in text
     for behaviour in (
         test_standard.test_no_change_reaches_past_12_hours_after_the_receive,
         test_standard.test_a_delete_by_a_stale_handle_deletes_nothing,

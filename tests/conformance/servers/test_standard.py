@@ -13,9 +13,8 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.conformance.servers.differences import differs
 from tests.conformance.servers.queue import STANDSTILL, Queue, refusal
-from tests.conformance.servers.target import Target
+from tests.conformance.servers.target import Target, differs
 
 
 def one_message(server: Target, vt: int = 600) -> Queue:

@@ -12,9 +12,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+import botocore.loaders
+import botocore.session
 import pytest
 
 T = TypeVar("T")
@@ -70,3 +73,6 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 def pytest_sessionfinish() -> None:
     """Write all results."""
     Path(os.environ["PEERS_OUTCOMES"]).write_text(json.dumps(_ROWS, indent=1))
+
+
+botocore.session.create_loader = cache(botocore.loaders.create_loader)

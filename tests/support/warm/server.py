@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.described import read_sqs, share_descriptions
+from tests.support.clients import read_sqs, share_descriptions
 
 #: The modules that a worker and the doctor import. Each process imports a missing one itself.
 MODULES = (

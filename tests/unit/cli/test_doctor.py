@@ -26,7 +26,7 @@ from celery_sqs_heartbeat.cli.machine import Place, read_machine
 from celery_sqs_heartbeat.journal import shipping
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from tests.support import s3
+from tests.support import aws
 from tests.support.golden import golden
 from tests.support.observed import observed
 from tests.support.servers import free_port
@@ -182,7 +182,9 @@ def test_the_bucket_of_a_journal_is_listed_and_not_written_to(
     monkeypatch.setattr(shipping, "_TIMEOUT", PATIENCE)
     with HTTPServer(("127.0.0.1", 0), Answering) as answering:
         threading.Thread(target=answering.serve_forever, daemon=True).start()
-        for name, value in s3.environment(answering.server_port if status else free_port()).items():
+        for name, value in aws.environment(
+            answering.server_port if status else free_port()
+        ).items():
             monkeypatch.setenv(name, value)
         journal = read_machine(Settings(journal="s3://journals/prod"), []).journal
         answering.shutdown()

@@ -27,9 +27,8 @@ from celery_sqs_heartbeat.cli.queues import (
     whether_permitted,
 )
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from tests.support.answers import Answer as Raw
-from tests.support.answers import Body
-from tests.support.faults import Forward, deny, reset
+from tests.support.faults import Answer as Raw
+from tests.support.faults import Body, Forward, deny, reset
 from tests.support.proxy import FaultProxy
 from tests.unit.cli.conftest import app_at
 
