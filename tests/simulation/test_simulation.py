@@ -19,7 +19,7 @@ from tests.simulation.truth import Receives
 from tests.simulation.world import World
 
 #: `make simulate HOURS=...` runs more.
-MANY_HOURS = 3_000
+MANY_HOURS = 600
 
 
 #: Worlds that are soon over, and together meet every kind of trouble.
@@ -76,15 +76,15 @@ def test_no_invariant_breaks_if_a_redelivery_overtakes_its_release(
 
 
 @pytest.mark.thorough
-def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
+def test_no_invariant_breaks_in_hundreds_of_worker_hours() -> None:
     tally, _, failure = simulate(MANY_HOURS, kinds=WITHIN + APART)
     assert failure is None, failure
     assert tally.worker_hours >= MANY_HOURS
     # A simulation without faults proves nothing.
-    assert tally.overlaps > 100
-    assert tally.disturbances["has another visibility timeout"] > 50
-    assert tally.disturbances["loses a task's end"] > 100
-    assert tally.disturbances["a call of a queue that hangs"] > 500
+    assert tally.overlaps > 20
+    assert tally.disturbances["has another visibility timeout"] > 10
+    assert tally.disturbances["loses a task's end"] > 20
+    assert tally.disturbances["a call of a queue that hangs"] > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
     refused = ["a permission is missing", "the queue is hidden"]
     refused += [f"{each}, of deletes" for each in refused]
@@ -105,12 +105,12 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
 
 
 @pytest.mark.thorough
-def test_no_message_begins_too_early_in_thousands_of_worker_hours() -> None:
+def test_no_message_begins_too_early_in_hundreds_of_worker_hours() -> None:
     tally, _, failure = simulate(MANY_HOURS, kinds=ORDERED)
     assert failure is None, failure
     assert {"worker died", "pause", "suspend", "capped"} <= {*tally.causes}
     assert "drops a message that no extension confirmed" in tally.disturbances
-    assert tally.disturbances["keeper dies"] > 50
+    assert tally.disturbances["keeper dies"] > 10
 
 
 def test_one_seed_reproduces_everything() -> None:

@@ -225,7 +225,14 @@ def test_events_leases_and_queues_survive_the_link(
 def test_an_invalid_event_breaks_the_link() -> None:
     lost = Event.of(EventKind.LEASE_LOST, lease_of("h"), 0.0)
     _, values = over_the_link(messages.event(lost))
-    for spoiled in (values[:-1], [*values, 1], ["no-such-kind", *values[1:]], [[], *values[1:]]):
+    place = values.index(EventKind.LEASE_LOST.value)
+    before, after = values[:place], values[place + 1 :]
+    for spoiled in (
+        values[:-1],
+        [*values, 1],
+        [*before, "no-such-kind", *after],
+        [*before, [], *after],
+    ):
         with pytest.raises(BrokenLink, match="event"):
             messages.read_event(spoiled)
 
