@@ -26,6 +26,7 @@ class TakesOrders(bootsteps.StartStopStep):
     requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
 
     def register_with_event_loop(self, c: Any, hub: Any) -> None:
+        self._consumer = c
         hub.call_repeatedly(LOOKS_EVERY, self._look)
 
     def _look(self) -> None:
@@ -39,6 +40,9 @@ class TakesOrders(bootsteps.StartStopStep):
         heartbeat = bound()
         assert heartbeat is not None
         note("leases", str(len(heartbeat.keeper)))
+
+    def restart_pool(self) -> None:
+        self._consumer.controller.reload()
 
     def lose_connection(self) -> None:
         raise EndpointConnectionError(endpoint_url="lost on purpose")
