@@ -74,7 +74,7 @@ lint: $(VENV)/test.stamp  ## Check style, types, imports, avoided words and size
 	$(BIN)/codespell
 	$(BIN)/python -m tests.size
 
-test-quick: $(VENV)/test.stamp  ## Test the rules, without servers or workers (half a minute)
+test-quick: $(VENV)/test.stamp  ## Test the rules, without servers or workers (a minute)
 	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/model
 
 test: $(VENV)/test.stamp  ## Lint, and test what the README promises (five minutes)
@@ -83,12 +83,12 @@ test: $(VENV)/test.stamp  ## Lint, and test what the README promises (five minut
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs $(words $(GROUPS)) --output-sync=target $(GROUPS)
 	@$(BIN)/python -m tests.running costs $(GROUPS)
-	@echo 'All passed. Next: run make test-all for the other tests (fifteen minutes), or make demo.'
+	@echo 'All passed. Next: run make test-all for the other tests (twenty minutes), or make demo.'
 
-test-all: $(VENV)/test.stamp  ## Run the tests that `make test` leaves out (fifteen minutes)
+test-all: $(VENV)/test.stamp  ## Run the tests that `make test` leaves out (twenty minutes)
 	@echo 'First a soak, alone, because its leases last a few seconds. Then side by side: more tests of real workers, the'
 	@echo 'other versions of Python and Celery, other servers, Spark, and the test suites of Celery and kombu.'
-	@echo 'This takes about fifteen minutes.'
+	@echo 'This takes about twenty minutes.'
 	@$(MAKE) --no-print-directory test-soak
 	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(SIDE_BY_SIDE)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
