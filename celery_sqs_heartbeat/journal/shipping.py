@@ -136,11 +136,13 @@ class Shipper:
             self.waiting_bytes = sum(size for _, size, _ in waiting)
             for _, size, path in sorted(waiting):
                 try:
-                    with self.root.open_own(path) as file:
-                        data = file.readall()
-                except (FileNotFoundError, RefusedError):
-                    # Another worker has uploaded it just now, or it is not a segment of ours.
+                    file = self.root.open_own(path)
+                except OSError:
+                    # It is not a segment of ours, or another worker has uploaded it just now. It
+                    # must not keep the younger ones from being uploaded.
                     continue
+                with file:
+                    data = file.readall()
                 if self.waiting_bytes > SPOOL_BYTES:
                     self._drop(path, data)
                 else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -105,20 +104,3 @@ def observed(**options: Any) -> Iterator[Observed]:
     finally:
         scene.server.stop()
         scene.keeper.stop()
-
-
-class Gate:
-    """Makes callers wait while it is shut."""
-
-    def __init__(self) -> None:
-        self._is_open = threading.Event()
-        self._is_open.set()
-
-    def shut(self) -> None:
-        self._is_open.clear()
-
-    def open(self) -> None:
-        self._is_open.set()
-
-    def __call__(self, *_: object) -> None:
-        self._is_open.wait()

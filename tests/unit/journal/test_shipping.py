@@ -165,6 +165,24 @@ def test_two_workers_may_ship_one_segment_at_once(
     assert caplog.messages == []
 
 
+def test_a_segment_that_can_not_be_opened_keeps_no_younger_one_from_its_upload(
+    spool: Path, bucket: Bucket, shipper: Shipper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed(spool, 1, age=1)
+    body, bad = closed(spool, 2), spool / (KEY % 1)
+    real = os.open
+
+    def open_all_but_one(path: Path, *args: int) -> int:
+        if path == bad:
+            raise PermissionError("refused")
+        return real(path, *args)
+
+    monkeypatch.setattr(os, "open", open_all_but_one)
+    shipper.ship()
+    assert bucket.objects == {f"b/journal/{KEY % 2}": body}
+    assert files_in(spool) == [KEY % 1]
+
+
 def test_the_oldest_segments_are_dropped_while_s3_is_down_and_reported(
     spool: Path,
     bucket: Bucket,
